@@ -12,7 +12,7 @@ FILES_OF_DISPATCH = 256
 """Descriptors of dispatch. It takes half of its limit for queues, an eighth for deleted files, 66 for files that wait
 for a sync, and 30 of its own. With fewer it fails at some queue, and the store refuses writes."""
 FEW_CONNECTIONS = 4096
-"""A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
+"""A start with fewer connections per reader is logged, although ringmqConnectionsMax is not set."""
 
 
 def too_few_files(readers: int, soft_limit: int, hard_limit: int) -> str:

@@ -141,7 +141,10 @@ def _run_group(start: _Start, name_server: _NameServer, slaves: int) -> int:
     home = Path(config.store_path_root_dir).resolve()
     shared = ["-c", str(start.config_file)] if start.config_file is not None else []
     if is_loopback(config.bind_address) and not config.ha_allowed_networks:
-        shared += ["--set", "haAllowedNetworks=127.0.0.0/8"]  # nothing else reaches it, and every decision can be tried
+        shared += [
+            "--set",
+            "haAllowedNetworks=127.0.0.0/8",
+        ]  # no other host reaches it, and every decision can be tried
     shared += [word for assignment in start.settings for word in ("--set", assignment)]
     shared += ["--cpus", start.cpus] if start.cpus else []
     master = ["serve", *shared, "--store", str(home), *name_server.words]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringmq.remoting.message import MessageExt
 
 
-# What stock's authentication and authorisation say, and which of the client's settings it is about.
+# Words of stock's authentication and authorisation -> the setting of the client that they are about.
 _ADVICE = (
     ("signature failed", "the secret key is not that of the access key: see credentials= of the settings"),
     ("username cannot be null", "the broker serves signed requests only: give credentials= to the settings"),

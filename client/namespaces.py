@@ -112,5 +112,5 @@ class WireNames:
 
         try:
             return dump_json(walk(load_json(body)))
-        except ValueError:  # whoever decodes it says what is wrong with it
+        except ValueError:  # its decoder names the fault
             return body

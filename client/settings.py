@@ -54,7 +54,7 @@ class ConnectionSettings:
             if not 1 <= value <= TIMEOUT_MS_MAX:
                 raise ValueError(f"{name} must be 1 to {TIMEOUT_MS_MAX}, not {value}")
         check_optional(TlsSettings, tls=self.tls)
-        if not isinstance(self.credentials, Credentials | None):  # what is there instead may be a secret
+        if not isinstance(self.credentials, Credentials | None):  # the value may be a secret
             raise TypeError(f"credentials must be of type Credentials, not {type(self.credentials).__name__}")
         check_optional(TraceSettings, trace=self.trace)
         check_optional(ClientMetrics, metrics=self.metrics)

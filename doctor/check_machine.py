@@ -107,7 +107,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
     """Check limits of a process, shared memory and memory."""
     area = "limits"
     whose = f", of the running broker ({facts.broker})" if facts.broker else ""
-    files = facts.files_hard  # who needs more than the soft limit raises it
+    files = facts.files_hard  # a process that needs more than the soft limit raises it
     yield graded(
         area,
         "open files",

@@ -26,7 +26,7 @@ def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
         ports += [("listenPort", host, port), ("listenPort - 2 (VIP)", host, port - 2)]
         if config.broker_role != "SLAVE":
             ports.append(("haListenPort", host, config.ha_listen_port or port + 1))
-    # where the usual port is taken a broker of ours takes any other
+    # a RingMQ broker takes any other port if the usual one is taken
     if config.metrics_exporter_type == "PROM" and config.metrics_prom_exporter_port not in (0, METRICS_PORT):
         metrics_host = config.metrics_prom_exporter_host or host
         ports.append(("metricsPromExporterPort", metrics_host, config.metrics_prom_exporter_port))

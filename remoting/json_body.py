@@ -171,7 +171,7 @@ def items(value: dict[str, Any], key: str) -> list[Any]:
     found = value.get(key)
     if found is None:
         return []
-    if isinstance(found, list | tuple):  # what stood on one line of a config file is a tuple
+    if isinstance(found, list | tuple):  # a tuple is a list of one line of a config file
         return list(found)
     raise bad_body(f"field {key} is a {type(found).__name__}, not a list", key)
 

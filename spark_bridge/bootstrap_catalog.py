@@ -13,7 +13,7 @@ from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 log = logging.getLogger("ringmq.spark_bridge")
 
-REGISTERED_EVERY_S: Final = 10.0  # looks at the files ask nobody, and need no name server
+REGISTERED_EVERY_S: Final = 10.0  # looks at the files need neither broker nor name server
 
 
 class BootstrapCatalog:
@@ -30,7 +30,7 @@ class BootstrapCatalog:
         self._only = only
         self._remote = remote
         self._clock = clock
-        self._asked_at = clock()  # who opens this has just asked
+        self._asked_at = clock()  # its maker has just asked
 
     def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog."""

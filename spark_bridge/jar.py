@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ringmq.client.extras import not_installed
 
-JAVA_RELEASE = "17"  # what Spark 4 runs on
+JAVA_RELEASE = "17"  # the oldest that Spark 4 runs on
 FORMAT = "ringmq-jvm"
 _HERE = Path(__file__).with_name("jvm")
 _JAR = _HERE / "ringmq-spark.jar"

@@ -60,7 +60,7 @@ def log_slices(
     borders = [part.begin for part in ranges[1:]]
     for span, first_place in zip(spans, extent.places, strict=True):
         offsets = [min(max(offset, span.begin), span.end) for offset in index.offsets_at(span.key, borders)]
-        log_begin = max(0, first_place)  # what lies before it under this name belongs to an earlier topic
+        log_begin = max(0, first_place)  # records before it belong to an earlier topic of this name
         for number, (begin, end) in enumerate(pairwise((span.begin, *offsets, span.end))):
             if begin < end:
                 contents[number].append(QueueSpan(span.key, begin, end, log_begin))

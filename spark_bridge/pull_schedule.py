@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
-COUNT_FIRST = 32  # what a broker gives by default (maxTransferCountOnMessageInMemory)
+COUNT_FIRST = 32  # a broker's default (maxTransferCountOnMessageInMemory)
 COUNT_MAX = 4096  # 1 MiB of small messages, which is what a RingMQ broker puts into an answer
 FULL_ANSWERS_FIRST = 1
 FULL_ANSWERS_MAX = 1024
@@ -130,7 +130,7 @@ class PullSchedule:
             self._again.append(pull._replace(begin=end))
         pieces = self._hand_on(pull.place, Piece(pull.key, pull.begin, end, b""))
         last = min(to, queue.span.end)
-        if asked_up_to < last:  # what lies between is in flight and will be answered alike
+        if asked_up_to < last:  # the pulls between are in flight and will be answered alike
             queue.next_new = last
             pieces += self._hand_on(pull.place, Piece(pull.key, asked_up_to, last, b""))
         return Loss(last, pieces)

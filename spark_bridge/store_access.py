@@ -57,7 +57,7 @@ def check_log(log: CommitLog) -> None:
         return
     head = log.files.read(log.files.min_offset, 8)
     if head is None or not any(head):
-        return  # nothing is written yet
+        return  # the file is still empty
     magic = int.from_bytes(head[4:8], "big")
     if magic not in (layout.MAGIC_V1, layout.MAGIC_V2, layout.MAGIC_BLANK):
         raise StoreLoadError(

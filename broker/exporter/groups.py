@@ -87,7 +87,7 @@ class GroupFamilies:
     def add_to(self, page: Page, now_ms: int) -> None:
         """Add every family of LAG and OUT."""
         tables = self._tables
-        # What names others first: whatever an entry names has its place by the time that the others are looked at.
+        # Tables that name others are read first: all that an entry names has its place when the other table is read.
         offsets, subscriptions, pull_stats = tables.offsets, tables.subscriptions, tables.pull_stats()
         topics, groups, queues = tables.topics, tables.groups, tables.queues
         pairs = self._grouped(offsets, queues, subscriptions)
@@ -99,7 +99,7 @@ class GroupFamilies:
         valid = committed >= 0
         lag = np.where(valid, np.maximum(ends - committed, 0), 0)
         following = np.maximum(index.next_offsets(pull_stats, len(offsets)), committed)
-        begins = queues["min_offset"].astype(np.int64)[slots]  # who is overtaken by retention waits at what is left
+        begins = queues["min_offset"].astype(np.int64)[slots]  # a group that retention has overtaken waits at the rest
         ready = np.where(valid, np.maximum(ends - following, 0), 0)
         shown = self._shown(pairs.keys, topics, groups, valid, of)
         more = {"is_retry": java_bool(False)}

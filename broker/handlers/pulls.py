@@ -190,7 +190,7 @@ class PullRequests(Struct, frozen=True):
         subscription: SubscriptionData,
         program: Program | None,
     ) -> Answer:
-        self.new_entries.find_group(header.consumer_group, request.now_ms)  # nothing refuses the pull any more
+        self.new_entries.find_group(header.consumer_group, request.now_ms)  # the pull is not refused any more
         state = self.tables.queue(header.topic, header.queue_id)
         low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
         reset = self.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)

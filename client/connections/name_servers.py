@@ -33,7 +33,7 @@ T = TypeVar("T")
 log = logging.getLogger("ringmq.client")
 
 REFRESH_INTERVAL_S = 30.0
-NEW_TOPIC_QUEUES = 4  # what clients ask for when the broker makes the topic (`defaultTopicQueueNums` of the producer)
+NEW_TOPIC_QUEUES = 4  # of a topic that the broker makes at a send (`defaultTopicQueueNums` of the producer)
 
 
 def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ class RemotingClient:
         try:
             return await shield(attempt)  # a caller that gives up must not take it away from the others
         except CancelledError:
-            if self._closed and attempt.cancelled():  # by `close`: nobody has cancelled the caller
+            if self._closed and attempt.cancelled():  # by `close`, not by the caller
                 raise ClientClosedError("the client is closed") from None
             raise
 

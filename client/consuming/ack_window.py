@@ -23,7 +23,7 @@ class AckWindow:
     def __init__(self, next_offset: int, committed_offset: int | None = None) -> None:
         self._delivered: deque[int] = deque()  # ascending; its first element is always open, the others may be
         self._open: set[int] = set()  # delivered and not acknowledged
-        self._read_offset = next_offset  # where the next read begins: nothing above it was seen
+        self._read_offset = next_offset  # start of the next read: no message from there on was seen
         # None until known: a start position that was only computed is committed too, or a restart computes another
         self.committed_offset = committed_offset
 
@@ -46,7 +46,7 @@ class AckWindow:
         delivered = self._delivered
         while delivered and delivered[0] not in self._open:
             delivered.popleft()
-        if len(delivered) > 2 * len(self._open) + CLOSED_KEPT:  # one that stays open must not keep all behind it
+        if len(delivered) > 2 * len(self._open) + CLOSED_KEPT:  # an offset that stays open must not keep all behind it
             self._delivered = deque(offset for offset in delivered if offset in self._open)
         return True
 

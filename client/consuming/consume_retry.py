@@ -110,7 +110,7 @@ def after_failure(
         if limit is not None and message.reconsume_times >= limit:
             return Drop() if broadcast else SendBack(DEAD_LETTER_LEVEL)
         return TryHere(retry.suspend_ms / 1000)
-    if assigned:  # nobody may read the topic that it would come back by
+    if assigned:  # the topic of retries may have no reader
         limit = RECONSUME_TIMES_MAX if retry.max_reconsume_times is None else retry.max_reconsume_times
         if message.reconsume_times >= limit:
             return SendBack(DEAD_LETTER_LEVEL)

@@ -162,7 +162,7 @@ class GroupMember:
 
     async def _members(self, route: TopicRoute) -> list[str]:
         addresses = sorted(route.all_addresses() & self._greeted)
-        if not addresses:  # one that refused our heartbeat has a list without us
+        if not addresses:  # a broker that refused our heartbeat has a list without us
             raise RouteError(f"no broker of topic {route.topic} is registered that took our heartbeat")
         address = random.choice(addresses)
         answer = await self._client.call(

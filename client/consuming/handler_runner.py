@@ -95,7 +95,7 @@ class HandlerRunner:
         self._cancelled = False
         self._workers: list[Task[None]] = []
         self._running: dict[Delivery, float] = {}  # since when
-        self._settling: set[Delivery] = set()  # handled, and what becomes of it is under way
+        self._settling: set[Delivery] = set()  # handled without success: a retry or send-back is under way
         self._idle = Signal()
         self._waiting: list[tuple[float, int, Delivery]] = []  # a heap: to be tried again
         self._numbers = itertools.count()
@@ -213,7 +213,7 @@ class HandlerRunner:
         self._settling.add(delivery)
         try:
             await self._failed(delivery, failure)
-        except asyncio.CancelledError:  # nobody else has it, and the commit would wait at it
+        except asyncio.CancelledError:  # no other inbox has the message, and the commit would wait for it
             context.inbox.put_back(delivery)
             raise
         finally:

@@ -26,12 +26,12 @@ class ProcessQueue:
     on_taken: Callable[[], None]
     messages: deque[MessageExt] = field(default_factory=deque)
     bytes_held: int = 0
-    taken_ms: int = 0  # wall time at which something was last taken
-    epoch: int = 0  # grows when what was given out before is of no more interest
+    taken_ms: int = 0  # wall time at which messages were last taken
+    epoch: int = 0  # grows when the messages that were delivered before become stale
     paused: bool = False
     busy: bool = False  # exclusive inboxes only: a message is being handled, or waits to be handled again
     handled: bool = False  # exclusive inboxes only: a handler is at work
-    in_turn: bool = False  # exclusive inboxes only: it has its (one) turn
+    in_turn: bool = False  # exclusive inboxes only: the queue has a turn, and never two
 
     @property
     def count(self) -> int:

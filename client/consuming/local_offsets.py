@@ -96,7 +96,7 @@ class LocalOffsetFile:
         with self._saving:
             if not self._changed:
                 return
-            self._changed = False  # what is put from here on is for the next time
+            self._changed = False  # offsets that are put from here on are for the next time
             try:
                 self._write(encode_offsets(dict(self.offsets)))
             except OSError as error:

@@ -111,10 +111,10 @@ class QueueOffsets:
         self._client = client
         self._routes = routes
         self._timeout_ms = timeout_ms
-        self._kept: dict[MessageQueue, int] = {}  # what was committed last, or could not be
+        self._kept: dict[MessageQueue, int] = {}  # the last commit, done or failed
         self._gone: set[MessageQueue] = set()  # and no start was committed since
         self._ends: dict[MessageQueue, int] = {}  # at first sight, of queues without an offset
-        self._unseen: set[MessageQueue] = set()  # whose broker did not answer then
+        self._unseen: set[MessageQueue] = set()  # of a broker that did not answer then
         self._added: set[MessageQueue] = set()  # while the group was away
         self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 

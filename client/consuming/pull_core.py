@@ -22,11 +22,11 @@ from ringmq.remoting.subscription import SubscriptionData
 
 log = logging.getLogger("ringmq.client")
 
-FLOW_CONTROL_PAUSE_S = 0.02  # what RocketMQ's client waits after 215
+FLOW_CONTROL_PAUSE_S = 0.02  # as RocketMQ's client waits after 215
 EMPTY_ANSWER_PAUSE_S = 0.05  # a server that answers "nothing" at once instead of holding is not asked in a tight loop
 HELD_AT_LEAST_S = 0.005
 MISSING_MEMBER_PAUSE_S = 0.5  # before the name server is asked for a member that a broker names
-RESET = "OFFSET_RESET"  # what an answer 21 says that an operator has caused
+RESET = "OFFSET_RESET"  # in an answer 21: an operator has reset the offset
 UNKNOWN_SUBSCRIPTION_CODES = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,

@@ -74,7 +74,7 @@ class TransactionProducer(Producer):
         if not callable(check):
             raise TypeError(f"check must be a function that returns a TransactionState, not {check!r}")
         self._check = check
-        self._checks = PushedTasks()  # what is not answered now, the broker asks again
+        self._checks = PushedTasks()  # the broker asks again after a check without answer
 
     async def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
         """Store `message` as a half, run `local` with it, then publish or drop it.
@@ -106,7 +106,7 @@ class TransactionProducer(Producer):
         checks = self._checks.running()
         try:
             await wait(checks, CHECKS_WAIT_S)
-        except CancelledError:  # nothing is waited for any more
+        except CancelledError:  # close waits no longer
             self._started = False
             await self._leave()
             raise

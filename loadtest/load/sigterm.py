@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # what follows is the clearing up
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not stop the cleaning up
     sys.exit(128 + number)
 
 

@@ -11,7 +11,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import StockServer, start_broker, start_namesrv
 
 STOCK_HEAP_MB = 2048
-# What both get; index and segment sizes are written out, although defaults: the comparison rests on them.
+# Of both brokers. Sizes of index and segments are defaults, but the comparison rests on them.
 COMMON_SETTINGS: Mapping[str, str | int | bool] = {
     "mappedFileSizeCommitLog": 1 << 30,
     "mappedFileSizeConsumeQueue": 300000 * 20,

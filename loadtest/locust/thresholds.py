@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 EVENTS = ("send", "send_batch", "pull", "end_to_end")
-SLOW_SUFFIX = " (slow)"  # of the names of slow consumers' events: nobody promises anything for them
+SLOW_SUFFIX = " (slow)"  # of the names of slow consumers' events, which have no goal
 
 
 @dataclass(frozen=True)

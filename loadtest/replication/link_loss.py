@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringmq.loadtest.bench.measurement import RINGMQ, STOCK, Measurement
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.ceiling.delay_link import Command
+from ringmq.loadtest.measuring.measurement import RINGMQ, STOCK, Measurement
 from ringmq.loadtest.replication.pairs import POLL_S, SYNC_MASTER, Pair
 from ringmq.loadtest.replication.remote import SUCCESS, Remote
 from ringmq.loadtest.replication.rows import open_pair

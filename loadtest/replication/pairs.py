@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench.measurement import RINGMQ, STOCK
 from ringmq.loadtest.ceiling.delay_link import DelayLink
 from ringmq.loadtest.load.process_stats import cpu_seconds
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Tools
+from ringmq.loadtest.measuring.measurement import RINGMQ, STOCK
 from ringmq.loadtest.replication.name_server_proxy import NameServerProxy
 from ringmq.loadtest.replication.nodes import Node, RingmqNode, StockNameServer, StockNode
 from ringmq.loadtest.replication.remote import GET_BROKER_HA_STATUS, SUCCESS, Remote

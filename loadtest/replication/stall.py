@@ -4,10 +4,10 @@ import threading
 import time
 from pathlib import Path
 
-from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.measuring.measurement import Measurement
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER
 from ringmq.loadtest.replication.rows import open_pair
 

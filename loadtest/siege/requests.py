@@ -104,7 +104,7 @@ def heartbeat(client: str, consumers: Iterable[dict[str, object]] = (), producer
 def staged_commit(
     query: str, batch: int = 0, *, partitions: int = 60, chunks: int = 200, place: int = 1 << 20
 ) -> bytes:
-    """Return a commit of staged chunks that nobody has staged. Its refusal costs the broker the whole decoding."""
+    """Return a commit of chunks that were never staged. Its refusal costs the broker the whole decoding."""
     named = (
         StagedChunk(partition, 0, sequence, place + 4096 * (partition * chunks + sequence), 1000, 12_345)
         for partition in range(partitions)

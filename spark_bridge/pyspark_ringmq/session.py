@@ -31,7 +31,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 STDERR, STDERR_TIMEOUT_S = 2, 10
 INCUBATOR_FILTER = ("sed", "--unbuffered", "/^WARNING: Using incubator modules/d")
-# What makes reads and streams of this source fast, on any cluster; docs/spark.md explains each.
+# Settings that make reads and streams of this source fast on any cluster; docs/spark.md explains each.
 SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from ringmq.loadtest.load.running import worker_name
+from tests.plain_cc import compiler
 
 ROOT = Path(__file__).parent.parent.parent
 INSTALLED = ROOT / "build" / "service-root"
@@ -64,7 +65,7 @@ def installed() -> Path:
         INSTALLED.mkdir(parents=True)
         done = subprocess.run(
             [ROOT / "systemd" / "install", "install"],
-            env={**os.environ, "DESTDIR": str(INSTALLED)},
+            env={**os.environ, "DESTDIR": str(INSTALLED), "CC": compiler(protected=True)},
             capture_output=True,
             text=True,
         )

@@ -20,7 +20,7 @@ struct link_pipe {
     uint64_t in_bytes, out_bytes;
     uint64_t delay_ns;
     int ended; /* the source has ended; the rest still leaves in time */
-    int held;  /* nothing leaves */
+    int held;  /* no byte leaves */
 };
 
 /* 0 or negative errno. */
@@ -36,7 +36,7 @@ int link_pipe_read(struct link_pipe *p, int fd, uint64_t now_ns);
 /* Writes what is due. 0: all of it left; 1: the socket takes no more now; negative errno: broken. */
 int link_pipe_write(struct link_pipe *p, int fd, uint64_t now_ns);
 
-/* When something is due next; UINT64_MAX: never. */
+/* The time at which bytes are due next; UINT64_MAX: none are under way. */
 uint64_t link_pipe_due(const struct link_pipe *p);
 
 /* True when the source has ended and everything has left. */

@@ -55,7 +55,7 @@ static uint8_t *choose_copy(struct rmq_record_copy *copy)
     const struct fuzz_input *golden = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
     uint8_t *bytes = own(golden->bytes, golden->length);
     uint32_t length = fuzz_dice(4) ? fuzz_damage(bytes, golden->length) : golden->length;
-    if (fuzz_dice(2) && length > 200) { /* where pairs are */
+    if (fuzz_dice(2) && length > 200) { /* most pairs are in there */
         uint32_t from = length - 200;
         length = from + fuzz_damage(bytes + from, length - from);
     }

@@ -6,5 +6,5 @@
 
 /* 1: from now on one allocation in 200 fails, as the dice fall. */
 void fuzz_memory_fails(int is_on);
-uint64_t fuzz_memory_faults(void); /* how many have failed */
+uint64_t fuzz_memory_faults(void); /* number of failed ones */
 #endif

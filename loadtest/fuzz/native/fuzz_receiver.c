@@ -25,7 +25,7 @@ static struct rmq_receiver *receiver;
 static char folder[512], root[512];
 static int master = -1;
 static uint8_t *sent;            /* bodies of the stream, by log offset modulo the ring */
-static uint64_t sent_at;         /* where the next byte of a body belongs */
+static uint64_t sent_at;         /* log offset of the next byte of a body */
 static uint8_t head[12];
 static uint32_t head_have, body_left;
 static const uint64_t SENT_MASK = (1 << 20) - 1;

@@ -24,10 +24,10 @@ struct check_plan {
     struct lanes lanes;
     const char *host, *group;
     int port, json;
-    uint32_t keys; /* how many KEYS to look up */
-    double settle_ms; /* how long after the last answer everything may take */
+    uint32_t keys; /* number of KEYS to look up */
+    double settle_ms; /* the most time after the last answer until all is complete */
     int read_back;
-    struct send_back_scenario *keep; /* gets what is read back; NULL = nobody */
+    struct send_back_scenario *keep; /* gets the messages that are read back; NULL = none */
 };
 
 /* Checks what `sent` acknowledged; `before` must hold the maxima of before the run. */

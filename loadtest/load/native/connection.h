@@ -31,7 +31,7 @@ struct slot *connection_take(struct connection *c);
 /* Gives a slot back that was taken last and not used. */
 void connection_untake(struct connection *c, struct slot *slot);
 
-/* Slot of an answer's opaque, freed; NULL for an opaque that nobody waits for. The content stays until the next take. */
+/* Slot of an answer's opaque, freed; NULL for an opaque without a waiting request. The content stays until the next take. */
 struct slot *connection_release(struct connection *c, uint32_t opaque);
 
 #endif

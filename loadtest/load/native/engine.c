@@ -258,7 +258,7 @@ static size_t take_answers(struct engine *e, struct connection *c, const uint8_t
     return at;
 }
 
-/* What has come without its end waits for that in the connection's own buffer. */
+/* The begin of an answer waits for its end in the connection's own buffer. */
 static void keep(struct engine *e, struct connection *c, const uint8_t *data, size_t len)
 {
     if (c->rx.base == NULL && mirror_init(&c->rx, e->answer_cap + RECEIVE_BYTES) < 0) {

@@ -19,7 +19,7 @@ struct slot {
     int busy;
 };
 
-/* What is asked, and what an answer means. Callbacks get `self`. */
+/* The requests of a run, and the meaning of their answers. Callbacks get `self`. */
 struct scenario {
     void *self;
     uint32_t frame_max; /* bytes of the largest request; 0: the connections stay idle */
@@ -45,8 +45,8 @@ struct engine_config {
     double interval_s; /* 0: the window as a whole only */
     double rate; /* messages/s of an open loop; 0: closed loop */
     uint64_t burst_ns; /* of an open loop, from 1: what is due within one of these is due at its beginning */
-    struct watch *watch; /* NULL: nobody */
-    double drain_s; /* how long to wait for late answers, and for any answer at all */
+    struct watch *watch; /* NULL: none */
+    double drain_s; /* the most time to wait for late answers, and for any answer at all */
 };
 
 struct code_count {
@@ -75,7 +75,7 @@ struct engine_result {
     uint32_t code_count;
     uint64_t last_answer_ns; /* CLOCK_MONOTONIC */
     char remark[256]; /* of the first refused answer */
-    char trouble[160]; /* why the run ended early; empty when it did not */
+    char trouble[160]; /* cause of an early end; empty without one */
 };
 
 uint64_t now_ns(void);

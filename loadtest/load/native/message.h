@@ -29,7 +29,7 @@ struct message_plan {
 
 struct patch {
     uint32_t at; /* frame position of SEQUENCE_DIGITS digits */
-    uint32_t element; /* which message of the batch they number */
+    uint32_t element; /* number of the message of the batch to which they belong */
 };
 
 struct template {
@@ -42,7 +42,7 @@ struct messages {
     struct message_plan plan;
     struct template *templates; /* one per lane */
     uint32_t crc_base; /* CRC-32 of a body whose sequence is 0 */
-    uint32_t crc_step[SEQUENCE_DIGITS][16]; /* what digit d at place i changes in it */
+    uint32_t crc_step[SEQUENCE_DIGITS][16]; /* change of it by digit d at place i */
 };
 
 /* Builds the templates; -EINVAL for an impossible plan, -ENOMEM. crc32_init must have run. */

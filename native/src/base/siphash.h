@@ -1,6 +1,6 @@
 /* siphash.h: SipHash-2-4 with 128 bits of result (Aumasson, Bernstein). C only.
  *
- * For tables whose keys clients choose: without the secret nobody can make two keys that are equal to the table.
+ * For tables whose keys clients choose: two keys that are equal to the table cannot be made without the secret.
  */
 #ifndef RMQ_SIPHASH_H
 #define RMQ_SIPHASH_H

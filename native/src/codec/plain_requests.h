@@ -27,7 +27,7 @@
 #define RMQ_FIELD_BOOL 3         /* uint32_t: 1 for `true` in any case, 0 for any other text */
 #define RMQ_FIELD_CHOICE 4       /* int32_t: a number of 0..63 whose bit is set in `limit` */
 #define RMQ_FIELD_TEXT 5         /* struct rmq_plain_text: UTF-8, at most `limit` bytes */
-#define RMQ_FIELD_UNKEPT 6       /* nothing: a text that no answer depends on */
+#define RMQ_FIELD_UNKEPT 6       /* has no place in the record: a text that no answer depends on */
 
 struct rmq_plain_field {
     const char *name;
@@ -61,7 +61,7 @@ struct rmq_plain_text {
     uint16_t at, length;
 };
 
-/* What stands beside the record: the answer needs it. */
+/* The values beside the record that the answer needs. */
 struct rmq_plain_asked {
     int32_t code;
     int32_t opaque;

@@ -26,7 +26,7 @@
 #define RMQ_DISPATCH_SLEEPS 10
 #define RMQ_DISPATCH_QUEUE_WRITES 11   /* calls of write */
 #define RMQ_DISPATCH_NOT_INDEXED 12    /* records with an impossible value (record_values.h) */
-#define RMQ_DISPATCH_IMPOSSIBLE_OFFSET 13 /* where the first of them since the broker's start stands in the commit log */
+#define RMQ_DISPATCH_IMPOSSIBLE_OFFSET 13 /* commit log offset of the first of them since the broker's start */
 #define RMQ_DISPATCH_IMPOSSIBLE_FIELD 14  /* its RMQ_VALUE_*; stored last */
 #define RMQ_DISPATCH_BAD_BODIES 15 /* the start's: records that the recovery has met whose body has a wrong CRC */
 /* its shell's, for the checkpoint that flush writes: store times in ms */

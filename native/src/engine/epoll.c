@@ -22,7 +22,7 @@ enum {
 
 #define NO_FD UINT32_MAX
 
-/* What is asked for one descriptor, at the index of its number. All zero: nothing. */
+/* The operations that wait for one descriptor, at the index of its number. All zero: none. */
 struct watched {
     uint64_t receive_tag, send_tag, accept_tag;
     const struct msghdr *message; /* waits for room */
@@ -109,7 +109,7 @@ static void note_ended(struct rmq_epoll *engine, int fd, struct watched *w)
 
 /* --- life ----------------------------------------------------------------------------------------------------- */
 
-/* Edge-triggered: nobody reads the eventfd, and each write to it is an edge. */
+/* Edge-triggered: the eventfd is never read, and each write to it is an edge. */
 static int watch_bell(struct rmq_epoll *engine, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = (uint32_t)fd};
@@ -306,8 +306,8 @@ static int ask_kernel(struct rmq_epoll *engine, int timeout_ms)
     return n < 0 ? -errno : 0;
 }
 
-/* What has ended already needs no system call. The second time in a row the kernel is asked all the same: the ends of sends
- * that are asked for in each turn must not keep the sockets waiting. */
+/* Operations that have ended need no system call. The second time in a row the kernel is asked all the same: sends that end
+ * in each turn must not keep the sockets waiting. */
 int rmq_epoll_wait(struct rmq_epoll *engine, int64_t timeout_ns)
 {
     if (has_events(engine)) {
@@ -436,7 +436,7 @@ static int receive_some(struct rmq_epoll *engine, struct taking *t, int fd, stru
     return 1;
 }
 
-/* Bits that were reported and asked for by nobody, or an end that nobody waits for. */
+/* Bits that were reported and not asked for, or an end without an operation that waits for it. */
 static int is_in_vain(const struct watched *w, uint32_t reported)
 {
     uint32_t wanted = wanted_of(w);

@@ -16,7 +16,7 @@ static inline void rmq_sync_bell_take(struct rmq_file_sync *sync)
 {
     uint64_t count;
     ssize_t n = read(sync->bell_fd, &count, sizeof count);
-    (void)n; /* nothing to read: rung and taken before this wait */
+    (void)n; /* EAGAIN: this ring was taken before the wait */
 }
 
 struct rmq_uring_sync;

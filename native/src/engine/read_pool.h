@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define RMQ_READ_THREADS 8u /* what io_uring has for this on two CPUs */
+#define RMQ_READ_THREADS 8u /* as io_uring has for this on two CPUs */
 
 struct rmq_read_job {
     struct rmq_read_job *next;

@@ -90,7 +90,7 @@ static uint32_t take_report(struct rmq_ha_sender *s, uint32_t peer, uint64_t off
         rmq_store_relaxed(&row->reported_offset, offset);
         return 0;
     }
-    if (c->asked) { /* nothing was sent: it can only say the same once more */
+    if (c->asked) { /* no byte was sent: it can only say the same once more */
         if (offset == row->requested_offset)
             return 0;
         return offset < row->requested_offset ? RMQ_HA_WHY_BACKWARD : RMQ_HA_WHY_BEYOND;

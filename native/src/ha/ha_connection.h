@@ -47,7 +47,7 @@ struct rmq_ha_sender {
     uint64_t window_bytes;
     uint64_t append_offset;      /* as of this turn */
     int64_t now_ms;
-    int64_t second_ms;           /* when rates were counted last */
+    int64_t second_ms;           /* time of the last count of rates */
     int64_t accept_again_ms;     /* out of descriptors: not before */
     int64_t stop_seen_ms;
     int listen_fd;

@@ -1,7 +1,7 @@
 /* ha_log.h: read-only mappings of log files for the slaves of one master, shared where several read the same file.
  *
  * What stays true: a file that an offset in use lies in stays mapped. Each stream is in one file at a time, so one place is
- * vacant, or has a file that nobody reads.
+ * vacant, or has a file that no stream reads.
  */
 #ifndef RMQ_HA_LOG_H
 #define RMQ_HA_LOG_H

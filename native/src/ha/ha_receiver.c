@@ -42,7 +42,7 @@ struct rmq_receiver {
     uint32_t body_left;            /* of the transfer under way */
     int in_stream;                 /* the first transfer has come */
     int small;                     /* the last transfer was */
-    int needs_segment;             /* nothing can be received before the next file is there */
+    int needs_segment;             /* the next file must be there before more is received */
     int drained;                   /* the last call brought less than there was room for */
 
     uint8_t report[REPORT_BYTES];
@@ -356,8 +356,8 @@ static void add_body(struct rmq_receiver *r, uint32_t bytes)
         publish(r);
 }
 
-/* Begins the transfer whose header is complete; `ahead` bytes behind that header are in the log already. They are its body,
- * and where they are more, another header and body, which then moves to its place. */
+/* Begins the transfer whose header is complete. `ahead` bytes behind that header are in the log already: the transfer's body, then
+ * perhaps the next header with its body. The loop takes that header out of the log, moves its body to its place, and goes on. */
 static void begin_transfers(struct rmq_receiver *r, uint32_t ahead)
 {
     while (!r->reason && !r->body_left && r->head_have == HEADER_BYTES) {

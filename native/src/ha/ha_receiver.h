@@ -27,7 +27,7 @@
 /* Reasons for the end of the connection. `offset`: the log offset concerned. */
 #define RMQ_LINK_EOF 1          /* the master closed it */
 #define RMQ_LINK_ERROR 2        /* error: errno of the socket */
-#define RMQ_LINK_SILENT 3       /* nothing came for ha_housekeeping_ms */
+#define RMQ_LINK_SILENT 3       /* no byte came for ha_housekeeping_ms */
 #define RMQ_LINK_STARTS_AT 4    /* the first transfer begins at `offset` and not where it was asked for */
 #define RMQ_LINK_GAP 5          /* a later transfer begins at `offset` and not where the one before ended */
 #define RMQ_LINK_SIZE 6         /* a transfer of a negative size, or of more than RMQ_RECEIVE_TRANSFER_MAX */

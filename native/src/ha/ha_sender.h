@@ -39,9 +39,9 @@
 #define RMQ_HA_EVENT_CLOSED 3
 #define RMQ_HA_EVENT_FULL 4         /* a connection was closed, because every place is taken; peer means nothing */
 
-/* why a connection was closed */
+/* causes of the close of a connection */
 #define RMQ_HA_WHY_PEER 1        /* it closed, or error: the system's */
-#define RMQ_HA_WHY_SILENT 2      /* nothing read for haHousekeepingInterval */
+#define RMQ_HA_WHY_SILENT 2      /* no report for haHousekeepingInterval */
 #define RMQ_HA_WHY_JUNK 3        /* a negative offset */
 #define RMQ_HA_WHY_BACKWARD 4    /* a report below the one before */
 #define RMQ_HA_WHY_BEYOND 5      /* a report beyond the sent bytes */

@@ -68,7 +68,7 @@ struct rmq_admission_rule {
     uint32_t halves_max;
     uint32_t host_halves_max;
     uint32_t group_halves_max;
-    uint32_t half_topic_id;      /* whose queue 0 has the halves */
+    uint32_t half_topic_id;      /* its queue 0 has the halves */
     uint32_t reserved;
     char name[32];
     char with_name[32];

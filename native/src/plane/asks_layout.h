@@ -33,7 +33,7 @@ struct rmq_inbox_record {
     uint8_t peer_v6;
     uint8_t listener;            /* 0 main, 1 VIP port */
     uint8_t peer_host[16];
-    uint64_t received_mono_ns;   /* when the asker was asked itself; 0: unknown, the ask is never void */
+    uint64_t received_mono_ns;   /* time at which the asker was asked itself; 0: unknown, the ask is never void */
 };
 #define RMQ_INBOX_PAD 0
 #define RMQ_INBOX_COLD_FRAME 1   /* payload: frame from its 4-byte length on */

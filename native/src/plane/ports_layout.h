@@ -1,7 +1,7 @@
 /* ports_layout.h: the table of ports, their requests and completions, and the journal of write.
  *
- * A port is a source of requests to write. It belongs to one role: a read worker, control, a service. The supervisor fills the
- * table before any worker starts. Its rows never change while the plane lives. Only this file, port.c and ipc/ports.py know the
+ * A port is a source of requests to write. It belongs to one role: a read worker or a service. The supervisor fills the table
+ * before any worker starts. Its rows never change while the plane lives. Only this file, port.c and ipc/ports.py know the
  * owner of each port.
  */
 #ifndef RMQ_PORTS_LAYOUT_H

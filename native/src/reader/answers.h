@@ -17,7 +17,7 @@ struct rmq_answers {
     char host_hex[48];
 };
 
-/* What became of a frame. */
+/* The outcome of a frame. */
 enum rmq_outcome { RMQ_OUTCOME_DONE, RMQ_OUTCOME_STALL, RMQ_OUTCOME_COLD, RMQ_OUTCOME_CLOSED };
 
 void rmq_answers_open(struct rmq_answers *answers, struct rmq_read_context *context, struct rmq_outputs *outputs);

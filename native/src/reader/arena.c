@@ -180,7 +180,7 @@ void rmq_blocks_tick(struct rmq_arena *a)
             continue;
         uint32_t pages = z->touched - kept < GIVEN_PAGES_MAX ? z->touched - kept : GIVEN_PAGES_MAX;
         z->touched -= pages;
-        /* where the system does not take them they stay, as they would without this */
+        /* the system may refuse them: they stay, as without this call */
         (void)madvise(rmq_block_at(a, z->touched), (size_t)pages * RMQ_BLOCK_BYTES,
                       MADV_REMOVE);
     }

@@ -24,11 +24,11 @@
 #include "reader/records.h"
 
 #define RMQ_REDO_MAX 3
-/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Answerers answer in the order of
- * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames at one as RMQ_COLD_TOTAL leaves
- * free there, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
- * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. Answerers share none of
- * this: a connection's frames for one do not wait for those that another holds. */
+/* Bounds of the frames that an answerer has and has not answered: a flood may fill neither its inbox nor its time. An answerer
+ * answers in the order of arrival, so a frame waits for all frames ahead of it. A connection may have RMQ_COLD_TOTAL frames at an
+ * answerer, less the frames of all connections there, but always one. So each of many floods has a few frames, and the frame of
+ * another connection waits for about RMQ_COLD_TOTAL answers. The frame with which a connection exceeds its bytes is still taken,
+ * so a frame may be larger than the bound. Answerers share no bound: frames for one do not wait for frames at another. */
 #define RMQ_COLD_TOTAL 128u
 #define RMQ_COLD_BYTES_MAX (1u << 20)
 
@@ -41,7 +41,7 @@ struct rmq_ask {
     uint32_t frame_bytes;
     uint32_t held;             /* the poll that was held before and is asked again; index + 1, 0 = none, or it is gone */
     uint8_t answerer;
-    uint8_t redone;            /* how often the frame has been run again */
+    uint8_t redone;            /* runs of the frame after the first one */
     uint8_t rule;              /* RMQ_REDO_*, of the next run */
     uint8_t is_again;          /* asked again: it counts for no connection */
 };
@@ -80,7 +80,7 @@ void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_con
                     const struct rmq_connection *c, struct rmq_inbox_record *to);
 /* The answerers that have had frames of a closed connection hear of its close. 0 or -ENOBUFS: again later. */
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c);
-void rmq_cold_forget(struct rmq_connection *c); /* what control has sent of a frame of its own */
+void rmq_cold_forget(struct rmq_connection *c); /* the bytes of a frame that control sends of its own accord */
 
 static inline uint32_t rmq_cold_count(const struct rmq_connection *c)
 {

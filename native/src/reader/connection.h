@@ -44,7 +44,7 @@ static inline void rmq_connection_note_active(struct rmq_connection *c, int64_t 
 
 static inline void rmq_connection_note_wait(struct rmq_connection *c, int64_t since_ms) { c->waits_since_ms = since_ms; }
 
-/* Nothing receives for it any more, until it is asked for. */
+/* No receive is under way for it, until one is asked for. */
 static inline void rmq_connection_receive_ended(struct rmq_connection *c) { c->receiving = 0; }
 
 static inline void rmq_connection_note_full(struct rmq_connection *c, int took_full) { c->took_full = took_full != 0; }

@@ -6,7 +6,7 @@
  *
  * What stays true:
  * - A place is free, open, closing, or waits for room for its CLOSED record. Places from `used` on have never been taken.
- * - A change of owner changes the generation, so a tag or an answer of a former owner finds nobody.
+ * - A change of owner changes the generation, so a tag or an answer of a former owner finds no connection.
  * - `closed` names each connection once that was closed since the last settlement.
  * - `context->counters[RMQ_READ_CONNECTIONS]` and the counts of hosts include a connection until its socket is closed.
  */
@@ -60,7 +60,7 @@ void rmq_accept_stop(struct rmq_connections *all);
 int rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *event); /* 1 = there is one more */
 
 void rmq_connection_receive(struct rmq_connections *all, struct rmq_connection *c);
-/* After it has received: behind those that have found no buffer, if it takes whole ones. */
+/* Receives again. A connection that fills whole buffers waits behind the connections that have found no buffer. */
 void rmq_connection_receive_again(struct rmq_connections *all, struct rmq_connection *c);
 void rmq_connection_starve(struct rmq_connections *all, struct rmq_connection *c); /* it receives when there are buffers again */
 void rmq_connection_receive_stop(struct rmq_connections *all, struct rmq_connection *c); /* its bytes have no place now */

@@ -52,7 +52,7 @@ struct rmq_held {
     } *of;                           /* by connection */
 };
 
-/* What a poll is made of. */
+/* The parts of a poll. */
 struct rmq_held_ask {
     struct rmq_connection *c;
     int32_t opaque, code;

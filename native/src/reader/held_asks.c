@@ -219,7 +219,7 @@ void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c)
     for (struct rmq_held_poll *poll; (poll = rmq_held_first_of(cold->held, c)) != NULL;) {
         struct rmq_pending *p = poll->state == RMQ_HELD_ASKED ? rmq_pending_find(cold->pendings, poll->pending) : NULL;
         if (p)
-            rmq_ask_of(p)->held = 0; /* its verdict finds nobody, and the answerer is told */
+            rmq_ask_of(p)->held = 0; /* its verdict finds no poll, and the answerer is told */
         rmq_held_release(cold->held, poll);
     }
 }

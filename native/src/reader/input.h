@@ -55,7 +55,7 @@ static inline int rmq_input_spoke(const struct rmq_input *input) { return input-
 /* The room that it waits for, in RMQ_STALL_ROOM. */
 static inline uint32_t rmq_input_room_bytes(const struct rmq_input *input) { return input->room_bytes; }
 
-/* Nothing was received in this time, because of a want of the reader's: it counts for no frame in the making. */
+/* The reader lacked memory and did not receive: this time does not count for the frame in the making. */
 static inline void rmq_input_stood_still(struct rmq_input *input, int64_t ms) { input->begun_ms += ms; }
 
 /* RMQ_FRAME_*: whether its frame in the making has had its time. `time_ms`: as memory allows now. */

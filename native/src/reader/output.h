@@ -78,7 +78,7 @@ struct rmq_outputs {
 };
 
 int rmq_outputs_open(struct rmq_outputs *o, struct rmq_connections *connections, struct rmq_unsents *unsents);
-void rmq_outputs_close(struct rmq_outputs *o); /* when every connection has forgotten its output */
+void rmq_outputs_close(struct rmq_outputs *o); /* after every connection has forgotten its output */
 
 /* Room for `bytes` of an answer; NULL: no memory, c is closed. commit: so many of them are the answer. map: the next bytes
  * of the answer are pages of a log file. */

@@ -94,7 +94,7 @@ void rmq_unpark(struct rmq_parking *parking, struct rmq_parked_pull *p)
 {
     struct rmq_connection *c = rmq_connection_at(parking->connections, p->connection);
     uint8_t flag = rmq_load_relaxed(&parking->flags[p->queue_slot]);
-    RMQ_INVARIANT(flag == 1, flag, p->queue_slot, parking->count); /* without it dispatch tells nobody */
+    RMQ_INVARIANT(flag == 1, flag, p->queue_slot, parking->count); /* without it dispatch reports no growth of the queue */
     if (p->slot_previous)
         rmq_parked_at(parking, p->slot_previous)->slot_next = p->slot_next;
     else

@@ -10,7 +10,7 @@
 
 /* Copies of programs, by slot: a later program takes the place of an earlier one. */
 #define RMQ_FILTER_COPIES 256u
-/* What one pull may look at, about in bytes: some 2 ms of the worker's time. */
+/* The work of one pull, about in bytes: some 2 ms of the worker's time. */
 #define RMQ_FILTER_WORK_MAX (2u << 20)
 /* So much costs a connection a unit of its share in a turn (turn_rules.h). */
 #define RMQ_FILTER_WORK_OF_UNIT 512u

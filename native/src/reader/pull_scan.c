@@ -11,7 +11,7 @@
 #define UNIT RMQ_CQ_UNIT_BYTES
 #define PREFETCHED_TAIL_BYTES 256
 #define UNITS_AHEAD 8        /* records whose cache lines are prefetched */
-#define BULK_SHARE 4 /* a bulk answer may have the bytes of so many others: it costs its reader as much as a small one */
+#define BULK_SHARE 4         /* times the bytes of another answer: a bulk answer costs its reader no more than a small one */
 
 static void add_range(struct rmq_pull_result *out, struct rmq_file_map *map, const uint8_t *at, uint32_t length)
 {

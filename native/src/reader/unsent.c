@@ -38,7 +38,7 @@ static int put(struct rmq_unsents *unsents, const struct rmq_note *note)
     const struct rmq_role *role = &context->header->roles[a->role];
     if (rmq_load(&role->state) != 2 || rmq_load(&a->start_generation) != note->said.answerer_generation ||
         rmq_load(&role->generation) != note->said.answerer_generation)
-        return 0; /* nobody knows of it any more */
+        return 0; /* a new owner does not know of it */
     struct rmq_inbox_record record = {
         .type = RMQ_INBOX_UNSENT,
         .role = (uint16_t)context->role_number,

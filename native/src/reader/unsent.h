@@ -12,9 +12,9 @@
 #include "reader/read_context.h"
 
 #define RMQ_UNSENT_WAITING_MAX 4096u /* of one answerer: beyond it the reader takes no verdict of the answerer */
-#define RMQ_UNSENT_LOOK_MS 20        /* nobody rings when an inbox has room again */
+#define RMQ_UNSENT_LOOK_MS 20        /* no bell rings when an inbox has room again */
 
-/* What the answerer is told of one of its verdicts. */
+/* The notice to an answerer about one of its verdicts. */
 struct rmq_note {
     uint32_t connection, connection_generation, pending;
     struct rmq_unsent said;

@@ -70,7 +70,7 @@ static int tells(const struct rmq_verdict *v)
     return v->flags & RMQ_VERDICT_TELLS && (v->last || v->type == RMQ_VERDICT_RECORDS);
 }
 
-/* The answerer is told of a verdict that nobody receives, if it wants to, and of each poll that is not held. */
+/* Tells the answerer of a verdict without a receiver, if it wants to know, and of each poll that is not held. */
 static void tell_unsent(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
 {
     struct rmq_note note = rmq_note_of(v, answerer);

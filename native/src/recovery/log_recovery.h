@@ -44,7 +44,8 @@ struct rmq_queue_row {
     uint64_t seen_digest;
 };
 
-enum { RMQ_ANY_QUEUE = -2147483647 - 1 }; /* its row says with which queue_end rows of the topic begin that come after it */
+/* Queue id of a row that stands for all queues of its topic. Rows of the topic that are made later begin with its queue_end. */
+enum { RMQ_ANY_QUEUE = -2147483647 - 1 };
 
 #define RMQ_BAD_BODIES_NAMED 5
 

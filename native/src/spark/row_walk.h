@@ -28,7 +28,7 @@ struct rmq_wanted_rows {
  * batch), with which `view` is filled for the record at `at`. */
 #define RMQ_WALK_OUTSIDE 5      /* the unit's record is not in the bytes given */
 #define RMQ_WALK_BAD_PLACE -6   /* a valid record of the log that names another physical offset than its own */
-#define RMQ_WALK_NO_UNIT -7     /* nothing is written there, or a filler */
+#define RMQ_WALK_NO_UNIT -7     /* no unit is written there, or a filler */
 #define RMQ_WALK_FOREIGN_QUEUE -8    /* the unit's record has another size, place, queue or queue offset */
 
 struct rmq_walk_stop {

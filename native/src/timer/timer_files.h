@@ -24,7 +24,7 @@
 #define RMQ_TIMER_NO_UNIT -1
 #define RMQ_TIMER_TIME_MAX_MS 253402300799999 /* the end of the year 9999 */
 
-/* What the log says about a slot: its last unit, and its messages less deletes. */
+/* A slot as the log has it: its last unit, and its messages less deletes. */
 struct rmq_timer_chain {
     int64_t last;                /* RMQ_TIMER_NO_UNIT: it has lost its units */
     uint32_t round;              /* of the wheel, from 1 on; 0 = none */

@@ -47,7 +47,7 @@ struct rmq_timer_enqueue {
     uint64_t delivered_count;
     struct rmq_timer_index index;
     int64_t read_ms;             /* store time of the last record that was taken */
-    uint32_t stop;               /* why rmq_timer_enqueue took fewer: RMQ_TIMER_STOP_*, 0 = the log has no room */
+    uint32_t stop;               /* cause for fewer units of rmq_timer_enqueue: RMQ_TIMER_STOP_*, 0 = the log has no room */
     uint32_t reserved;
     struct rmq_timer_topics *topics;
     struct rmq_timer_tally tally;
@@ -105,7 +105,7 @@ uint32_t rmq_timer_take(struct rmq_timer_files *f, struct rmq_timer_slot *slot, 
 
 /* The edits of each copy, which the caller has made once: SET TIMER_ENQUEUE_MS, SET TIMER_DEQUEUE_MS, those of every copy, and last
  * ADD TIMER_ROLL_TIMES, which only rolled copies have. */
-#define RMQ_TIMER_EDITS 4
+#define RMQ_TIMER_EDITS 3
 #define RMQ_TIMER_DELETED 256
 
 /* Prepares copies[0..count), which read their records and have their targets (copy_targets.h): the edits, and the timer topic as
@@ -127,8 +127,8 @@ struct rmq_timer_flight {
     uint32_t first;
     uint32_t count;
     uint32_t last_delete;        /* number of the last rolled delete among the copies of the last batch, from 1 on, 0 = none */
-    int64_t delete_ms;           /* when it was due */
-    uint64_t delivered;          /* totals of what was stored */
+    int64_t delete_ms;           /* time at which it was due */
+    uint64_t delivered;          /* totals of stored copies */
     uint64_t rolled;
 };
 
