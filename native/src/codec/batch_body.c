@@ -5,7 +5,7 @@
 
 #include "codec/pair_separators.h"
 
-static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value, size_t length)
+static int is_for_single_messages(const uint8_t *name, size_t n, const uint8_t *value, size_t length)
 {
     if (name[0] == 'D')
         return n == 5 && !memcmp(name, "DELAY", 5) && !(length == 1 && value[0] == '0');
@@ -13,7 +13,7 @@ static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value,
 }
 
 /* 0, or the reason why the pairs of an element may not be stored. Recovery would take the last record of the log for torn, or
- * the pairs ask for a feature that the broker lacks. The reader and control check single messages. Stock ignores a timer in an
+ * the pairs ask for what only a single message may have. The reader and control check single messages. Stock ignores a timer in an
  * element: that of the whole batch counts. */
 static uint32_t check_pairs(const uint8_t *at, uint32_t length)
 {
@@ -28,8 +28,8 @@ static uint32_t check_pairs(const uint8_t *at, uint32_t length)
         if (stop < end && !*stop)
             return RMQ_CAUSE_BATCH_PAIRS;
         if ((at[0] == 'D' || at[0] == 'T') &&
-            is_later_feature(at, (size_t)(split - at), split + 1, (size_t)(stop - split - 1)))
-            return RMQ_CAUSE_BATCH_LATER;
+            is_for_single_messages(at, (size_t)(split - at), split + 1, (size_t)(stop - split - 1)))
+            return RMQ_CAUSE_BATCH_ALONE;
         at = stop < end ? stop + 1 : end;
     }
     return 0;

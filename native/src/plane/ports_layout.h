@@ -85,7 +85,7 @@ struct rmq_completion {
 #define RMQ_CAUSE_SEGMENT_LATE 67  /* next segment not ready in time */
 #define RMQ_CAUSE_QUEUE_SLOT 68
 #define RMQ_CAUSE_BATCH_PAIRS 69   /* properties of a batch element that recovery would take for torn */
-#define RMQ_CAUSE_BATCH_LATER 70   /* a batch element asks for delay or transaction */
+#define RMQ_CAUSE_BATCH_ALONE 70   /* a batch element asks for delay or transaction: only single messages may */
 #define RMQ_CAUSE_IN_SYNC_REPLICAS 71 /* too few replicas: nothing was appended */
 #define RMQ_CAUSE_SLAVE_LOST 72    /* appended; the slaves that it waited for are gone */
 #define RMQ_CAUSE_SLAVE_TIMEOUT 73 /* appended; no report in slaveTimeout */

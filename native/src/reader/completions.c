@@ -13,8 +13,8 @@ static const char *element_fault(uint16_t cause)
         return " An element of the batch is malformed.";
     case RMQ_CAUSE_BATCH_PAIRS:
         return " properties of an element of the batch: they hold a NUL character or a pair without name or 0x01";
-    case RMQ_CAUSE_BATCH_LATER:
-        return " properties of an element of the batch: DELAY > 0 and TRAN_MSG = true are not supported yet";
+    case RMQ_CAUSE_BATCH_ALONE:
+        return " properties of an element of the batch: only a single message may have DELAY > 0 or TRAN_MSG = true";
     default:
         return "";
     }
@@ -47,7 +47,7 @@ static void remark_of(const struct rmq_sends *sends, const struct rmq_completion
     case RMQ_CAUSE_MESSAGE_SIZE:
     case RMQ_CAUSE_BATCH_ELEMENT:
     case RMQ_CAUSE_BATCH_PAIRS:
-    case RMQ_CAUSE_BATCH_LATER:
+    case RMQ_CAUSE_BATCH_ALONE:
         snprintf(to, room, "the message is illegal, maybe msg body or properties length not matched. msg body length limit %uB, msg "
                            "properties length limit 32KB.%s",
                  sends->context->settings->message_bytes_max, element_fault(done->cause));
@@ -155,7 +155,7 @@ static uint32_t drain(struct rmq_sends *sends, struct rmq_ring *ring)
             sends->context->counters[RMQ_READ_STALE]++;
             continue;
         }
-        struct rmq_pending *p = rmq_pending_find(sends->pendings, (uint32_t)done->token); /* nothing but its completion releases it */
+        struct rmq_pending *p = rmq_pending_find(sends->pendings, (uint32_t)done->token); /* its completion alone releases it */
         RMQ_INVARIANT(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
         struct rmq_connection *c = p->oneway ? NULL : rmq_pending_connection(sends->pendings, p);
         if (c)
