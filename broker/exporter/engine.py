@@ -15,12 +15,12 @@ from ringmq.broker.control_report import ControlReport
 from ringmq.broker.engine_choice import engine_of
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.labels import is_system_group, java_bool
+from ringmq.broker.exporter.metric import LOCAL_DISK, STAGE_BOUNDS
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
-from ringmq.broker.requests.retry_ask import GONE_COUNTER
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
@@ -31,7 +31,6 @@ from ringmq.ipc.workers import read_name
 from ringmq.native import lib
 from ringmq.remoting.codes import version_name
 
-LOCAL_DISK = {"storage_medium": "disk", "storage_type": "local"}
 STAGES = (
     ("queued", lib.RMQ_ROLE_READ, lib.RMQ_READ_LATENCY_QUEUED),
     ("appended", lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_LATENCY_APPENDED),
@@ -41,7 +40,6 @@ STAGES = (
     ("control", lib.RMQ_ROLE_CONTROL, lib.RMQ_CONTROL_LATENCY_ANSWERED),
     ("services", lib.RMQ_ROLE_SERVICES, lib.RMQ_SERVICES_LATENCY_ANSWERED),
 )
-STAGE_BOUNDS = tuple(f"{(1 << number) / 1e6:g}" for number in range(lib.RMQ_LATENCY_BUCKETS - 1))
 READ_COUNTERS = {
     "ringmq_connections": lib.RMQ_READ_CONNECTIONS,
     "ringmq_connections_accepted_total": lib.RMQ_READ_ACCEPTED,
@@ -114,9 +112,10 @@ def add_requests(page: Page, plane: Plane) -> None:
     in_full_rings = sum(int(row.slow_dropped) for row in rows)
     answerers = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_SERVICES)
     over_the_rate = sum(int(plane.role(role).counters[DROPPED_COUNTER]) for role in answerers)
-    page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
-    page.add("ringmq_send_backs_gone_total", int(plane.role(lib.RMQ_ROLE_SERVICES).counters[GONE_COUNTER]))
-    page.add("ringmq_junk_untold_total", sum(int(row.junk_dropped) for row in rows))
+    for name in ("ringmq_slow_requests_unlogged_total", "ringmq_slow_requests_untold_total"):
+        page.add(name, in_full_rings + over_the_rate)
+    for name in ("ringmq_junk_unlogged_total", "ringmq_junk_untold_total"):
+        page.add(name, sum(int(row.junk_dropped) for row in rows))
     counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}
     page.add("ringmq_pulls_uncounted_total", sum(int(row.pull_stats.overflow) for row in rows))
     for name, number in READ_COUNTERS.items():

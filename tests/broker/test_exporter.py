@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ringmq.store.retention import used_ratio
 from tests.broker.exporter_kit import families, kit, samples, value
 
 SERIES = 100_000
+DEPRECATED = re.compile(r"Deprecated, use (\w+)")
 SCRAPE_SECONDS_MAX = 0.2
 
 
@@ -292,7 +294,7 @@ def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> N
         assert value(made.text(), "ringmq_pulls_uncounted_total") == 3
 
 
-def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
+def test_what_is_not_logged_and_not_counted_shows(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
         made.plane.header.ports.port[0].slow_dropped = 4
         made.plane.header.ports.port[0].junk_dropped = 5
@@ -300,9 +302,24 @@ def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
         kinds = (ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2),)
         ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds, left_out=7), 0)
         text = made.text()
-        assert value(text, "ringmq_slow_requests_untold_total") == 7
-        assert value(text, "ringmq_junk_untold_total") == 5
+        assert value(text, "ringmq_slow_requests_unlogged_total") == 7
+        assert value(text, "ringmq_junk_unlogged_total") == 5
         assert value(text, "ringmq_series_left_out", metric="rocketmq_consumer_connections") == 7
+
+
+def test_a_deprecated_metric_has_the_value_of_the_one_to_be_used(tmp_path: Path) -> None:
+    renamed = {name: found[1] for name, metric in METRICS.items() if (found := DEPRECATED.fullmatch(metric.help))}
+    assert renamed == {
+        "ringmq_slow_requests_untold_total": "ringmq_slow_requests_unlogged_total",
+        "ringmq_junk_untold_total": "ringmq_junk_unlogged_total",
+    }
+    with kit(tmp_path) as made:
+        made.plane.header.ports.port[0].slow_dropped = 4
+        made.plane.header.ports.port[0].junk_dropped = 5
+        text = made.text()
+        for old, new in renamed.items():
+            assert (METRICS[old].kind, METRICS[old].labels) == (METRICS[new].kind, METRICS[new].labels)
+            assert value(text, old) == value(text, new) > 0
 
 
 def test_refused_requests_are_counted_by_class(tmp_path: Path) -> None:

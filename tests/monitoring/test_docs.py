@@ -28,6 +28,13 @@ def test_the_page_has_every_alert_as_its_rule_says_it() -> None:
     assert table.splitlines() == rows
 
 
+def test_alerts_and_panels_use_no_deprecated_name() -> None:
+    deprecated = [name for name, metric in METRICS.items() if metric.help.startswith("Deprecated, use ")]
+    assert deprecated
+    for path in (ROOT / "monitoring").iterdir():
+        assert not [name for name in deprecated if name in path.read_text()], path.name
+
+
 def test_the_texts_of_alerts_name_labels_that_their_metrics_have() -> None:
     """promtool fills them in from made-up series."""
     for rule in (ROOT / "monitoring" / "alerts.yml").read_text().split("- alert:")[1:]:
