@@ -125,6 +125,11 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def pop_retry_topic(group: str, topic: str, *, is_v2: bool) -> str:
+    """The topic with the group's messages of a topic that POP gives again (`KeyBuilder.buildPopRetryTopic`)."""
+    return f"{RETRY_PREFIX}{group}{'+' if is_v2 else '_'}{topic}"
+
+
 def dlq_topic(group: str) -> str:
     """The topic with the messages whose retries the group has used up."""
     return DLQ_PREFIX + group

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.turns import Steps
+from ringmq.remoting.allocation import java_order
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
@@ -37,6 +38,7 @@ class ConsumerGroup(Struct):
     consume_from_where: str
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    _places: dict[str, int] | None = None
 
     @property
     def is_broadcasting(self) -> bool:
@@ -46,6 +48,26 @@ class ConsumerGroup(Struct):
     def client_ids(self) -> list[str]:
         """Distinct client ids, in the order in which they came."""
         return list(dict.fromkeys(member.client_id for member in self.members.values() if member.client_id))
+
+    def places(self) -> dict[str, int]:
+        """Client id -> its place in Java's order of the ids. Kept until a member joins or leaves."""
+        if self._places is None:
+            ordered = sorted(self.client_ids(), key=java_order)
+            self._places = {client_id: place for place, client_id in enumerate(ordered)}
+        return self._places
+
+    def put_member(self, connection: Connection, member: Member) -> bool:
+        """Add or update a member. True if it is new."""
+        known = self.members.get(connection)
+        self.members[connection] = member
+        if known is None or known.client_id != member.client_id:
+            self._places = None
+        return known is None
+
+    def remove_member(self, connection: Connection) -> bool:
+        """Remove a member. False if it was none."""
+        self._places = None
+        return self.members.pop(connection, None) is not None
 
     def find(self, client_id: str) -> Connection | None:
         """The connection of a client."""
@@ -116,9 +138,8 @@ class ConsumerTable:
         was_broadcasting = group.is_broadcasting
         group.consume_type, group.message_model = data.consume_type, data.message_model
         group.consume_from_where = data.consume_from_where
-        joined = connection not in group.members
+        joined = group.put_member(connection, member)
         self.memberships += joined
-        group.members[connection] = member
         self._of_connection.setdefault(connection, {})[group.name] = None
         stale, topics_changed = False, False
         if with_subscriptions:
@@ -137,7 +158,7 @@ class ConsumerTable:
     def unregister(self, group_name: str, connection: Connection) -> Change:
         """One member leaves one group."""
         group = self._groups.get(group_name)
-        if group is None or group.members.pop(connection, None) is None:
+        if group is None or not group.remove_member(connection):
             return Change()
         self.memberships -= 1
         _discard(self._of_connection, connection, group_name)

@@ -11,6 +11,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
+from ringmq.remoting.allocation import Share, averagely, by_circle, java_order
 from ringmq.remoting.message_queue import MessageQueue
 
 AllocationStrategy = Callable[[str, Sequence[MessageQueue], Iterable[str]], list[MessageQueue]]
@@ -21,24 +22,12 @@ VIRTUAL_NODES = 10
 
 def allocate_averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
     """Give each member a contiguous share. The first members get one queue more if the division has a remainder."""
-    members = _in_order(client_ids)
-    if client_id not in members:
-        return []
-    ordered = sorted(queues, key=_queue_order)
-    index = members.index(client_id)
-    share, remainder = divmod(len(ordered), len(members))
-    if share == 0 and index >= remainder:
-        return []
-    start = index * share + min(index, remainder)
-    return ordered[start : start + share + (1 if index < remainder else 0)]
+    return _allocate(averagely, client_id, queues, client_ids)
 
 
 def allocate_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
     """Deal out queues one by one, so that each member gets some of every broker."""
-    members = _in_order(client_ids)
-    if client_id not in members:
-        return []
-    return sorted(queues, key=_queue_order)[members.index(client_id) :: len(members)]
+    return _allocate(by_circle, client_id, queues, client_ids)
 
 
 def allocate_by_hash(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
@@ -66,17 +55,22 @@ def allocate_by_config(wanted: Iterable[MessageQueue]) -> AllocationStrategy:
     return allocate
 
 
+def _allocate(
+    share: Share, client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]
+) -> list[MessageQueue]:
+    members = _in_order(client_ids)
+    if client_id not in members:
+        return []
+    ordered = sorted(queues, key=_queue_order)
+    return [ordered[place] for place in share(members.index(client_id), len(members), len(ordered))]
+
+
 def _in_order(client_ids: Iterable[str]) -> list[str]:
-    return sorted(set(client_ids), key=_java_order)
+    return sorted(set(client_ids), key=java_order)
 
 
 def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
-    return _java_order(queue.topic), _java_order(queue.broker_name), queue.queue_id
-
-
-def _java_order(text: str) -> bytes:
-    """Return a sort key in Java's order: by UTF-16 code unit, not by code point. They differ above U+FFFF."""
-    return text.encode("utf-16-be", "surrogatepass")
+    return java_order(queue.topic), java_order(queue.broker_name), queue.queue_id
 
 
 def _md5_head(text: str) -> int:
