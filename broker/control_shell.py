@@ -21,7 +21,7 @@ from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
-from ringmq.broker.tables.loading import load_state
+from ringmq.broker.tables.loading import load_modes, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.collector import bound_collections
@@ -68,6 +68,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if config.broker_role != "SLAVE":
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
+    load_modes(root, broker.modes, fresh=False)
     notice = compaction_notice(broker.topics)
     if notice is not None:
         log.warning("%s", notice)

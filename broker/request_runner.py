@@ -44,6 +44,7 @@ class RequestRunner(Runner):
     def end(self, connection: Connection) -> None:
         """The connection is closed: its client leaves all groups."""
         super().end(connection)
+        self.broker.routes.drop(connection)
         self._works.add(_EndWork(self, connection))
 
     def take_effects(self) -> list[Effect]:
@@ -56,8 +57,8 @@ class RequestRunner(Runner):
         return super().backlog_bytes() + self._unsent_bytes
 
     def mark(self) -> int:
-        """The number of changes of topics and groups since the start."""
-        return self.broker.topics.changes + self.broker.groups.changes
+        """The number of changes of topics, groups and request modes since the start."""
+        return self.broker.topics.changes + self.broker.groups.changes + self.broker.modes.changes
 
     def begin(self, request: Request) -> Answer | Slices:
         """Have the handler of the request's code answer it."""

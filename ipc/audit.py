@@ -33,6 +33,7 @@ class Kind(Enum):
     OFFSETS = "offsets"
     CONFIGURATION = "configuration"
     PERMISSION = "permission"
+    MODE = "mode"
     HOLD = "hold"
     ROLE = "role"
 

@@ -15,13 +15,14 @@ from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.tables import file_entries, groups, offsets, topics
+from ringmq.broker.tables import file_entries, groups, offsets, request_modes, topics
 from ringmq.broker.tables.admission import AdmissionRules
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables, group_flags
+from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.errors import RemotingError
@@ -93,6 +94,7 @@ def load_into(
     group_table = GroupTable(publish_group, ClientNames(plane.header))
     offset_table = OffsetTable(plane, tables)
     root = Path(config.store_path_root_dir)
+    load_modes(root, RequestModeTable(), fresh=True, tell=tell)  # control reads them, too; here damage is told
     damaged = load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)
     if topics.FILE in damaged and config.broker_role != "SLAVE":  # a slave gets its topics from the master
         restore_topics(topic_table, recovered, read_deletions(root), now_ms, tell)
@@ -173,6 +175,14 @@ def load_state(
     with _read(root, offsets.FILE, fresh, tell, older) as (content, leave_out):
         offset_table.load(content, now_ms, into_plane=fresh, leave_out=leave_out)
     return older
+
+
+def load_modes(
+    root: Path, modes: RequestModeTable, *, fresh: bool, tell: Callable[[str], None] = file_entries.ignore
+) -> None:
+    """Read messageRequestMode.json, as `load_state` reads its files. Raises ConfigFileError, OSError."""
+    with _read(root, request_modes.FILE, fresh, tell, set()) as (content, leave_out):
+        modes.load(content, leave_out)
 
 
 @contextlib.contextmanager

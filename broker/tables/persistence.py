@@ -16,12 +16,13 @@ from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.turns import Steps, TurnClock, finish
-from ringmq.broker.tables import client_names, groups, offsets, topics
+from ringmq.broker.tables import client_names, groups, offsets, request_modes, topics
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import CommitKey, OffsetTable
 from ringmq.broker.tables.protocols import LogState, StoreProtocol
+from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text, read_standard_json
@@ -55,6 +56,7 @@ class Saved(Struct, frozen=True):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    modes: RequestModeTable
     client_names: ClientNames
     deletions: Deletions
     hold: HoldOnWrites
@@ -109,13 +111,12 @@ class Persistence:
     def tables_dirty(self) -> bool:
         """True if a table that `save_tables` writes has changed."""
         saved = self._saved
-        return (
-            saved.topics.dirty or saved.groups.dirty or saved.hold.dirty or saved.deletions.topics() != self._deletions
-        )
+        tables = (saved.topics, saved.groups, saved.modes, saved.hold)
+        return any(table.dirty for table in tables) or saved.deletions.topics() != self._deletions
 
     def save_tables(self) -> None:
-        """Save the changed ones of: hold on writes, deletions, clients' names, topics, groups. It takes as long as it
-        must."""
+        """Save the changed ones of: hold on writes, deletions, clients' names, topics, groups, request modes. It takes
+        as long as it must."""
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
@@ -128,7 +129,12 @@ class Persistence:
         self._save_client_names()  # a name that this file lacks would be an administrator's after a kill
         self._saving_tables = True
         try:
-            for table, file in ((saved.topics, topics.FILE), (saved.groups, groups.FILE)):
+            tables: tuple[tuple[TopicTable | GroupTable | RequestModeTable, str], ...] = (
+                (saved.topics, topics.FILE),
+                (saved.groups, groups.FILE),
+                (saved.modes, request_modes.FILE),
+            )
+            for table, file in tables:
                 if table.dirty:
                     yield from self._saving_table(table, file)
         finally:
@@ -136,7 +142,7 @@ class Persistence:
         self._deletions_saved = deleted
         return True
 
-    def _saving_table(self, table: TopicTable | GroupTable, file: str) -> Steps[None]:
+    def _saving_table(self, table: TopicTable | GroupTable | RequestModeTable, file: str) -> Steps[None]:
         table.dirty = False
         try:
             yield from persist_parts(self._root, file, table.file_parts())
