@@ -2,7 +2,7 @@
 
 One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> timed work -> changed
 config files -> effects. Files are written before the answers to their changes are sent. Control does no work per
-message of the hot paths. It never waits: calls to name servers run on a thread of their own. `turns` has the time
+message of the hot paths. It never waits: calls to name servers run on threads of their own. `turns` has the time
 limits of a turn.
 """
 
@@ -31,6 +31,7 @@ from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.turns import TurnClock
+from ringmq.broker.route_polls import RoutePolls
 from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
@@ -70,6 +71,7 @@ class ControlLoop:
         name_servers: OutboundCalls,
         slave: SlaveRole | None = None,
         clock: TurnClock | None = None,
+        route_calls: OutboundCalls | None = None,
     ) -> None:
         self.broker = broker
         self._plane = plane
@@ -78,6 +80,7 @@ class ControlLoop:
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._clock = TurnClock() if clock is None else clock
         self._registrar = Registrar(broker, name_servers, slave, self._clock)
+        self._route_polls = self._polls_by(route_calls)
         self._inbox = Inbox(plane)
         self._replies = ReplyQueues(plane.readers, self._inbox)
         self._next_tick_ms = 0
@@ -131,6 +134,12 @@ class ControlLoop:
             },
         )
 
+    def _polls_by(self, calls: OutboundCalls | None) -> RoutePolls:
+        """The requests for routes. They are made by `calls`, by default by some of their own."""
+        if calls is None:
+            calls = OutboundCalls(lambda: self._plane.wake(lib.RMQ_ROLE_CONTROL))
+        return RoutePolls(self.broker.routes, calls, lambda text: self._log_line(self._of_settings, text))
+
     # ---- one round ----
 
     def turn(self, now_ms: int) -> bool:
@@ -140,6 +149,8 @@ class ControlLoop:
         self._replies.send_waiting()
         taken = self._intake.take(now_ms)
         has_answers = self.worker_asks.turn(time.monotonic_ns())
+        for request in self._route_polls.turn(now_ms):
+            self._requests.run(request)
         self._requests.turn()
         effects = self._requests.take_effects()
         self.broker.notifications.turn(now_ms)
@@ -185,6 +196,8 @@ class ControlLoop:
     def close(self, now_ms: int) -> None:
         """Clean stop: answer the requests in the inbox, save everything, unregister from the name servers."""
         self.worker_asks.close()
+        for request in self._route_polls.release_all(now_ms):
+            self._requests.run(request)
         while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
         self._replies.perform(self.broker.outbox.take())
@@ -195,6 +208,7 @@ class ControlLoop:
         self._guard("consumer offsets", self._persistence.save_offsets)
         self._audit.turn(now_ms)
         self._registrar.close()
+        self._route_polls.close(STOP_CALL_MS / 1000)
         if self._slave is not None:
             self._slave.close(STOP_CALL_MS / 1000)
 

@@ -54,8 +54,9 @@ SUBPACKAGES = {
         "config": set(),
         "requests": {"config"},
         "tables": {"config", "requests"},
+        "assignment": {"config", "requests", "tables"},
         "replication": {"config", "tables", "requests"},
-        "handlers": {"config", "requests", "tables", "replication"},
+        "handlers": {"config", "requests", "tables", "assignment", "replication"},
         "exporter": {"config", "requests", "replication"},
     },
     "client": {
