@@ -12,6 +12,7 @@ from ringmq.broker.handlers import (
     admin_groups,
     admin_stats,
     admin_topics,
+    assignments,
     clients,
     ha,
     offsets,
@@ -38,6 +39,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_messages(broker),
         **_handlers_of_positions(broker),
         **_handlers_of_clients(broker),
+        **_handlers_of_assignments(broker),
         **_handlers_of_topics(broker),
         **_handlers_of_groups(broker),
         **_handlers_of_statistics(broker),
@@ -68,6 +70,8 @@ def limits_of(broker: Broker) -> ClientLimits:
         forwards=broker.forwards,
         held_pulls=broker.held_pulls,
         client_names=broker.client_names,
+        modes=broker.modes,
+        routes=broker.routes,
     )
 
 
@@ -78,6 +82,7 @@ def saved_by(broker: Broker) -> Saved:
         topics=broker.topics,
         groups=broker.groups,
         offsets=broker.offsets,
+        modes=broker.modes,
         client_names=broker.client_names,
         deletions=broker.deletions,
         hold=broker.replication,
@@ -194,6 +199,24 @@ def _handlers_of_clients(broker: Broker) -> dict[int, Handler]:
         RequestCode.CHECK_CLIENT_CONFIG: client.check_client_config,
         RequestCode.LOCK_BATCH_MQ: client.lock_queues,
         RequestCode.UNLOCK_BATCH_MQ: client.unlock_queues,
+    }
+
+
+def _handlers_of_assignments(broker: Broker) -> dict[int, Handler]:
+    assigning = assignments.AssignmentRequests(
+        live=broker.live,
+        topics=broker.topics,
+        groups=broker.groups,
+        consumers=broker.consumers,
+        modes=broker.modes,
+        modes_body=broker.modes_body,
+        routes=broker.routes,
+        new_entries=broker.new_entries,
+    )
+    return {
+        RequestCode.QUERY_ASSIGNMENT: assigning.query,
+        RequestCode.SET_MESSAGE_REQUEST_MODE: assigning.set_mode,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: assigning.all_modes,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ringmq.broker.assignment.routes import TopicRoutes
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -34,6 +35,7 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
@@ -70,11 +72,15 @@ class Broker:
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
+        self.modes = RequestModeTable(self.audit)
+        self.routes = TopicRoutes(self.live)
         self.admission = AdmissionRules(plane, self.live)
         self.topics_body = BodyCache(self.topics.body_steps, lambda: self.topics.version)
         self.groups_body = BodyCache(self.groups.body_steps, lambda: self.groups.version)
         self.offsets_body = BodyCache(self.offsets.body, object)  # pulls change offsets at any time
+        self.modes_body = BodyCache(self.modes.body_steps, lambda: self.modes.changes)
         self.producers_body = BodyCache(self.producers.body, object)
+        self._bodies = (self.topics_body, self.groups_body, self.offsets_body, self.modes_body, self.producers_body)
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
@@ -164,7 +170,7 @@ class Broker:
         self._expire_clients(now_ms)
         if now_ms >= self._next_forget_ms:
             self._next_forget_ms = now_ms + BODIES_STAY_MS
-            for body in (self.topics_body, self.groups_body, self.offsets_body, self.producers_body):
+            for body in self._bodies:
                 body.forget()
         return self.outbox.take()
 

@@ -89,6 +89,17 @@ class BrokerConfig:
     auto_create_subscription_group: bool = switch("autoCreateSubscriptionGroup", True, live=True)
     notify_consumer_ids_changed_enable: bool = switch("notifyConsumerIdsChangedEnable", True, live=True)
 
+    # assignment of queues
+    default_message_request_mode: str = choice("defaultMessageRequestMode", "PULL", ("PULL", "POP"))
+    """The mode of consumers for which no operator has set one."""
+    default_pop_share_queue_num: int = number("defaultPopShareQueueNum", -1, -_INT32 - 1, _INT32, live=True)
+    """Members whose queues a member of POP shares by default. 0 or less = all queues."""
+    server_load_balancer_enable: bool = switch("serverLoadBalancerEnable", True, live=True)
+    """False: each consumer that asks for its queues gets all of them."""
+    load_balance_poll_name_server_interval: int = number(
+        "loadBalancePollNameServerInterval", 30_000, 1000, _DAY_MS, live=True
+    )
+
     # sends and pulls
     start_accept_send_request_time_stamp: int = number("startAcceptSendRequestTimeStamp", 0, 0, 1 << 62, live=True)
     long_polling_enable: bool = switch("longPollingEnable", True, live=True)

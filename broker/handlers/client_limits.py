@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ringmq.broker.assignment.routes import ROUTES_MAX, WAITING_MAX, TopicRoutes
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Connection
@@ -17,6 +18,7 @@ from ringmq.broker.tables.held_pulls import HELD_MAX, HeldPulls
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.offsets import STRAYS_MAX, OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.request_modes import MODES_MAX, RequestModeTable
 from ringmq.broker.tables.shares import is_same_host
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
@@ -42,6 +44,8 @@ class ClientLimits(Struct, frozen=True):
     forwards: ForwardTable
     held_pulls: HeldPulls
     client_names: ClientNames
+    modes: RequestModeTable
+    routes: TopicRoutes
 
     def entry_counts(self) -> tuple[tuple[str, int, int], ...]:
         """(kind, entries, limit) of all entries of clients in control, beside the shared tables."""
@@ -58,6 +62,9 @@ class ClientLimits(Struct, frozen=True):
             ("forwards", len(self.forwards), FORWARDS_MAX),
             ("held_pulls", len(self.held_pulls), HELD_MAX),
             ("stray_offsets", self.offsets.stray_count, STRAYS_MAX),
+            ("request_modes", len(self.modes), MODES_MAX),
+            ("topic_routes", len(self.routes), ROUTES_MAX),
+            ("route_waits", self.routes.waiting, WAITING_MAX),
         )
 
     def check_consumer(self, data: ConsumerData, connection: Connection) -> Steps[None]:
