@@ -92,7 +92,14 @@ def saved_by(broker: Broker) -> Saved:
 
 def slave_tables_of(broker: Broker) -> SlaveTables:
     """The tables that a slave copies from its master."""
-    return SlaveTables(topics=broker.topics, groups=broker.groups, offsets=broker.offsets, deletions=broker.deletions)
+    return SlaveTables(
+        topics=broker.topics,
+        groups=broker.groups,
+        offsets=broker.offsets,
+        modes=broker.modes,
+        deletions=broker.deletions,
+        consumers=broker.consumers,
+    )
 
 
 def slave_role_of(broker: Broker, root: Path, master_calls: OutboundCalls) -> SlaveRole:

@@ -1,8 +1,8 @@
 """Slave synchronisation: the requests of a slave to its master beside the log, and their answers. No IO.
 
-    idle --due--> log's end --> topics --> consumer offsets --> delay offsets --> groups --> timer counts --> idle
-                      |          ^  |
-     idle <--too short+          +--+ next page
+    idle --due--> log's end --> topics --> consumer offsets --> groups --> request modes
+                      |          ^  |                                          |
+     idle <--too short+          +--+ next page      idle <-- files of guests -+
 
 The slave replaces a whole table at a time. A master that has lost its disk would thus empty the slave's tables, too. A
 RingMQ master holds such a slave off. A stock one goes on as before; only its log's end shows the loss.
@@ -25,6 +25,7 @@ from ringmq.ipc.guests import CopiedFile
 from ringmq.ipc.named_functions import function_of
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import GroupConfigTable
+from ringmq.remoting.assignment_bodies import RequestMode, read_modes
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
@@ -40,7 +41,7 @@ TIMEOUT_MS: dict[int, int] = {
     RequestCode.GET_ALL_TOPIC_CONFIG: 30_000,
     RequestCode.GET_ALL_CONSUMER_OFFSET: 3000,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
-    RequestCode.GET_TIMER_METRICS: 3000,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: 3000,
 }
 """The first requests of one pass in order, with stock's timeouts. The very first is ours. Files of guests come last."""
 FILE_TIMEOUT_MS = 3000
@@ -64,10 +65,12 @@ class ConsumerOffsets(Struct, frozen=True):
     """A line about each entry that cannot be read. A stock master serves what its file holds."""
 
 
-class DelayOffsets(Struct, frozen=True):
-    """The answer to 45, as the text for `delayOffset.json`."""
+class RequestModes(Struct, frozen=True):
+    """The answer to 402."""
 
-    text: str
+    modes: tuple[RequestMode, ...]
+    left_out: tuple[str, ...] = ()
+    """A line about each entry that cannot be read."""
 
 
 class FileText(Struct, frozen=True):
@@ -199,6 +202,13 @@ class SlaveSync(Struct):
                 page = GroupConfigTable.decode(answer.body)
                 whole = self._pages.add(dict(page.groups), page.data_version, _total(ask.code, answer))
                 return None if whole is None else GroupConfigTable(whole, page.data_version, page.forbidden)
+            case RequestCode.GET_ALL_MESSAGE_REQUEST_MODE:
+                return decode_request_modes(answer.body)
+        return decode_file(next(file for file in self.files if file.code == ask.code), answer.body)
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        return (*TIMEOUT_MS, *(file.code for file in self.files))
 
     def _skip(self, now_ms: int) -> None:
         self._is_partial = True
@@ -278,10 +288,12 @@ def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
     return ConsumerOffsets(version, offsets, tuple(left_out))
 
 
-def decode_delay_offsets(body: bytes) -> DelayOffsets:
-    """Decode the body of the answer to 45: a JSON object that stays as it is. Raises `BadBody`."""
-    json_body.read_object(body, "DelayOffsetSerializeWrapper")
-    return DelayOffsets(body.decode("utf-8", "replace"))
+def decode_request_modes(body: bytes) -> RequestModes:
+    """Decode the body of the answer to 402. An entry that cannot be read is left out. Raises `BadBody` for a body
+    without a table."""
+    left_out: list[str] = []
+    modes = tuple(read_modes(json_body.read_object(body, "MessageRequestModeSerializeWrapper"), left_out.append))
+    return RequestModes(modes, tuple(left_out))
 
 
 def decode_file(file: CopiedFile, body: bytes) -> FileText:

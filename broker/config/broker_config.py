@@ -227,7 +227,7 @@ class BrokerConfig:
     ha_divergence_rule: str = choice("haDivergenceRule", "refuse", ("refuse", "adopt", "salvage"))
     """The action of a master on records that a slave's log has beyond the master's."""
     slave_sync_period: int = number("ringmqSlaveSyncPeriod", 10_000, 100, _DAY_MS)
-    """Period in ms of a slave's synchronisation of topics, groups and offsets with its master."""
+    """Period in ms of a slave's synchronisation of topics, groups, offsets and request modes with its master."""
     ha_window_bytes: int = number("ringmqHaWindowBytes", 16_777_216, 65_536, 1 << 32)
     """Bytes sent to a slave and not reported by it yet."""
 

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.tables import file_entries, groups, offsets, topics
+from ringmq.broker.tables import file_entries, groups, offsets, request_modes, topics
+from ringmq.broker.tables.request_modes import RequestModeTable, possible_modes
 from ringmq.ha.broker_client import BrokerClient
-from ringmq.ha.slave_sync import ConsumerOffsets, SlaveSync, Synced
+from ringmq.ha.slave_sync import ConsumerOffsets, RequestModes, SlaveSync, Synced
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
 from ringmq.remoting.errors import RemotingError
-from ringmq.store.config_files import load_config, persist_config
+from ringmq.store.config_files import load_config, persist_config, persist_text
 from ringmq.store.pending_deletions import read_deletions
 
 NAMES_TOLD_MAX = 20
@@ -58,6 +59,8 @@ def take_tables(root: Path, address: str) -> list[str]:
                 }
                 told.append(("offsets", _take(root, offsets.FILE, {"offsetTable": of_groups}, lambda name: False)))
                 left_out = synced.left_out
+            case RequestModes():
+                told.append(("request modes", _take_modes(root, synced)))
     lines = [f"{what} taken over from {address}: {_text(changed)}" for what, changed in told if changed]
     return lines + ([f"offsets of {address}: {file_entries.joined(left_out)}"] if left_out else [])
 
@@ -107,6 +110,19 @@ def _take(root: Path, file: str, tables: _Tables, is_own: Callable[[str], bool])
         version.next(time.time_ns() // 1_000_000)
         persist_config(root, file, {**content, "dataVersion": version.to_json(), **merged})
     return list(changed)
+
+
+def _take_modes(root: Path, taken: RequestModes) -> list[str]:
+    """Merge the modes into messageRequestMode.json, which has no version. Returns the pairs that changed."""
+    table = RequestModeTable()
+    table.load(load_config(root, request_modes.FILE))
+    before = {(mode.topic, mode.group): mode for mode in table}
+    merged = before | {(mode.topic, mode.group): mode for mode in possible_modes(taken.modes, file_entries.ignore)}
+    changed = [f"{topic}@{group}" for (topic, group), mode in merged.items() if before.get((topic, group)) != mode]
+    if changed:
+        table.replace(merged.values())
+        persist_text(root, request_modes.FILE, table.file_text())
+    return changed
 
 
 def _text(changed: list[str]) -> str:

@@ -1,21 +1,26 @@
-"""A slave's copy of its master's tables: topics, groups and offsets become those of the master.
+"""A slave's copy of its master's tables: topics, groups, offsets and request modes become those of the master.
 
 A table is replaced as a whole: entries that the master does not have are removed. An entry that the tables here cannot
-hold is left out and named. Beyond stock, an offset that a
-consumer has committed to the slave while it had no master is not overwritten by an older one. The master gets it
-(`newer_offsets`).
+hold is left out and named. Beyond stock, two entries of consumers stay:
+
+- An offset that a consumer has committed to the slave while it had no master is not overwritten by an older one. The
+  master gets it (`newer_offsets`).
+- A group with a consumer or with such an offset is not removed. The consumer makes it at both brokers, and the answer
+  of the master may be older. Without the group the slave would refuse what the consumer commits next.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.file_entries import NAME_CHARS_SHOWN
 from ringmq.broker.tables.groups import GroupTable, check_group_name
 from ringmq.broker.tables.offsets import SEPARATOR, CommitKey, OffsetTable, check_names, check_offset
+from ringmq.broker.tables.request_modes import RequestModeTable, possible_modes
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.ha.slave_sync import ConsumerOffsets
+from ringmq.ha.slave_sync import ConsumerOffsets, RequestModes
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.config_beans import TopicConfigTable
@@ -28,7 +33,9 @@ class SlaveTables(Struct, frozen=True):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    modes: RequestModeTable
     deletions: Deletions
+    consumers: ConsumerTable
 
     def take_topics(self, table: TopicConfigTable, now_ms: int) -> list[str]:
         """Replace the topics by those of the master. Returns log lines about topics that could not be made."""
@@ -54,8 +61,10 @@ class SlaveTables(Struct, frozen=True):
     def take_groups(self, table: GroupConfigTable, now_ms: int) -> list[str]:
         """Replace the groups by those of the master. Returns log lines about groups that could not be made."""
         refused = []
+        committing = {group for group, _, _ in self.offsets.committed_here}
         for name in [group for group in self.groups.names() if group not in table.groups]:
-            self.groups.delete(name, now_ms)
+            if name not in committing and self.consumers.get(name) is None:
+                self.groups.delete(name, now_ms)
         for name, config in table.groups.items():
             config.group_name = name
             if self.groups.get(config.group_name) != config:
@@ -73,6 +82,14 @@ class SlaveTables(Struct, frozen=True):
                 forbidden[group] = bits
         self.groups.replace_forbidden(forbidden, now_ms)
         self.groups.data_version = table.data_version.copy()
+        return refused
+
+    def take_modes(self, table: RequestModes) -> list[str]:
+        """Replace the request modes by those of the master. Returns log lines about modes that are left out."""
+        refused = [f"request modes of the master: {line}" for line in table.left_out]
+        self.modes.replace(
+            possible_modes(table.modes, lambda line: refused.append(f"request modes of the master: {line}"))
+        )
         return refused
 
     def newer_offsets(self, offsets: ConsumerOffsets) -> dict[CommitKey, int]:

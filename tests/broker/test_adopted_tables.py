@@ -9,6 +9,7 @@ from ringmq.broker.replication import adopted_tables
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.remoting import names
+from ringmq.remoting.assignment_bodies import RequestMode
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
@@ -28,6 +29,7 @@ def made(root: Path, topic: str, group: str, offset: int, queues: int) -> Harnes
         harness.broker.groups.put(SubscriptionGroupConfig(name), START_MS)
         fields = {"consumerGroup": name, "topic": "Both", "queueId": "0", "commitOffset": str(offset)}
         assert harness.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    harness.broker.modes.put(RequestMode("Both", group, "POP", queues))
     persistence = Persistence(root, saved_by(harness.broker))
     persistence.save_tables()
     persistence.save_offsets()
@@ -55,7 +57,8 @@ def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
 
 def test_an_empty_master_gets_everything(slave: Harness, tmp_path: Path) -> None:
     told = take_tables(tmp_path, ADDRESS)
-    assert [line.split()[0] for line in told] == ["topics", "offsets", "groups"]
+    assert [line.split()[0] for line in told] == ["topics", "offsets", "groups", "request"]
+    assert told[3] == f"request modes taken over from {ADDRESS}: Both@G_theirs"
     assert "Theirs" in told[0] and ADDRESS in told[0]
     again = make_harness().broker
     again.topics.load(load_config(tmp_path, "topics.json"), again.config, START_MS)
@@ -84,6 +87,9 @@ def test_what_clients_have_made_meanwhile_does_not_hide_what_the_slave_has(slave
     assert {name: list(queues.values()) for name, queues in table.items()} == {
         "Both@Both": [7], "Both@G_own": [0], "Both@G_theirs": [7],
     }  # fmt: skip
+    modes = load_config(tmp_path, "messageRequestMode.json")
+    assert modes.keys() == {"messageRequestModeMap"}, "stock's file has no version"
+    assert modes["messageRequestModeMap"]["Both"].keys() == {"G_own", "G_theirs"}
     assert told[0] == f"topics taken over from {ADDRESS}: %RETRY%G_theirs, Both, Theirs"
     assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
 

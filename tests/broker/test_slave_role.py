@@ -17,12 +17,13 @@ from ringmq.ha.control_messages import Master
 from ringmq.ipc.audit import Actor, Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import names
+from ringmq.remoting.assignment_bodies import RequestMode
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import write_body
 from ringmq.store.config_files import ConfigFileError, load_config, persist_text
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.timer.timer_checkpoint import TimerCheckpoint
 from tests.broker.fakes import START_MS, Harness, make_harness
 
 MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
@@ -55,8 +56,7 @@ class Pair:
         self.slave = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
         self.calls = ScriptedCalls()
         self.root = root
-        persistence = Persistence(root, saved_by(self.broker))
-        self.role = slave_role_of(self.broker, persistence, self.calls)  # type: ignore[arg-type]
+        self.role = slave_role_of(self.broker, root, self.calls)  # type: ignore[arg-type]
         self.now_ms = START_MS
         self.link_is(TRANSFER)
 
@@ -199,22 +199,27 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair, log_text: Callable[[], 
     pair.broker.groups.put(SubscriptionGroupConfig("OldGroup"), START_MS)
     pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
     pair.commit(pair.master, "T", 11)
+    pair.master.broker.modes.put(RequestMode("T", "G", "POP", 3))
+    pair.broker.modes.put(RequestMode("T", "OldGroup", "POP", 1))
     for log_offset in (1, 2):  # the second one makes a .bak
         persist_text(pair.root, "ringmqDelayOffset.json", f'{{"logOffset":{log_offset}}}')
     pair.registered()
-    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
+    assert pair.answer_all() == [907, 21, 43, 201, 402, 45, 61]
     assert "T" in pair.broker.topics
     assert "OnlyHere" not in pair.broker.topics
     assert "OldGroup" not in pair.broker.groups
     assert pair.broker.groups.is_forbidden("G", "T")
+    assert list(pair.broker.modes) == [RequestMode("T", "G", "POP", 3)]
     assert pair.broker.offsets.get("G", "T", 0) == 11
     assert pair.broker.topics.data_version == pair.master.broker.topics.data_version
     assert pair.broker.groups.data_version == pair.master.broker.groups.data_version
-    assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets.text
+    for code, file in ((45, "delayOffset.json"), (61, "timermetrics")):
+        assert (pair.root / "config" / file).read_text() == pair.broker.copied_files.states[code].text
     assert not load_config(pair.root, "ringmqDelayOffset.json"), "a checkpoint of its time as a master is gone"
     assert load_config(pair.root, "timermetrics")["timingCount"] == {}
     Persistence(pair.root, saved_by(pair.broker)).save_tables()
     assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
+    assert load_config(pair.root, "messageRequestMode.json")["messageRequestModeMap"].keys() == {"T"}
     assert log_text() == ""
     (role,) = [change for change in pair.broker.audit.changes if change.kind is Kind.ROLE]
     assert (role.name, role.actor) == ("master of this slave", Actor("ns:1", "REGISTER_BROKER"))
@@ -237,7 +242,7 @@ def test_a_master_whose_log_does_not_come_takes_nothing_away(pair: Pair, state: 
     assert pair.broker.offsets.get("G", "T", 0) == 11
     assert not len(pair.broker.deletions)
     pair.link_is(TRANSFER)
-    assert pair.answer_all() == [907, 21, 43, 45, 201, 61], "at once, as it is due"
+    assert pair.answer_all() == [907, 21, 43, 201, 402, 45, 61], "at once, as it is due"
 
 
 def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair, log_text: Callable[[], str]) -> None:
@@ -283,7 +288,7 @@ def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> 
     assert "T" in pair.broker.topics
     assert pair.sync() == []
     pair.link_is(TRANSFER)
-    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
+    assert pair.answer_all() == [907, 21, 43, 201, 402, 45, 61]
     assert "T" not in pair.broker.topics
 
 
@@ -339,13 +344,27 @@ def test_offsets_that_no_table_can_hold_do_not_keep_the_others_away(pair: Pair, 
     }  # fmt: skip
     answers_instead(pair, RequestCode.GET_ALL_CONSUMER_OFFSET, {"offsetTable": table})
     pair.registered()
-    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
+    assert pair.answer_all() == [907, 21, 43, 201, 402, 45, 61]
     assert [pair.broker.offsets.get("G", "T", queue) for queue in range(4)] == [11, -1, 12, -1]
     assert pair.broker.offsets.table().keys() == {("T", "G")}
     pair.sync()
     (line,) = log_text().splitlines()
     for words in ("'nobody' is left out", "'T@odd' is left out", "1 to 255 bytes of UTF-8", "'T@'", "1 more"):
         assert words in line
+
+
+def test_request_modes_that_no_table_can_hold_are_named(pair: Pair, log_text: Callable[[], str]) -> None:
+    good = {"mode": "POP", "popShareQueueNum": 2}
+    table = {"T": {"G": good, "odd": {"mode": "PUSH"}, LONG: good}, "a/b": {"G": good}, "none": 7}
+    answers_instead(pair, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, {"messageRequestModeMap": table})
+    pair.registered()
+    pair.answer_all()
+    assert list(pair.broker.modes) == [RequestMode("T", "G", "POP", 2)]
+    text = log_text()
+    assert "'T@odd' is left out: field mode = 'PUSH' is not known" in text
+    assert "topic 'none' are left out: wanted an object" in text
+    assert "'a/b@G' is left out" in text
+    assert "a name is 1 to 255 bytes" in text
 
 
 def test_a_full_table_keeps_no_other_offsets_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,12 +406,29 @@ def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) ->
     pair.registered()
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)  # the master is away, its consumers commit here
-    assert pair.sync() == [907, 21, 43, 15, 45, 201, 61]
+    assert pair.sync() == [907, 21, 43, 15, 201, 402, 45, 61]
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
     assert pair.broker.offsets.get("G", "T", 0) == 25
     pair.commit(pair.master, "T", 12)  # an operator has set it back since
-    assert pair.sync() == [907, 21, 43, 45, 201, 61]
+    assert pair.sync() == [907, 21, 43, 201, 402, 45, 61]
     assert pair.broker.offsets.get("G", "T", 0) == 12
+
+
+def test_a_group_that_its_consumer_has_just_made_stays(pair: Pair) -> None:
+    """The consumer makes it at both brokers, and the answer about groups that is under way is older."""
+    pair.registered()
+    pair.broker.groups.put(SubscriptionGroupConfig("New"), START_MS)
+    pair.broker.groups.put(SubscriptionGroupConfig("Idle"), START_MS)
+    pair.slave.join("New", {"T": "*"})
+    pair.answer_all()
+    assert pair.broker.groups.get("New") and not pair.broker.groups.get("Idle")
+    fields = {"consumerGroup": "New", "topic": "T", "queueId": "0", "commitOffset": "7"}
+    assert pair.slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    pair.slave.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "New"})
+    assert pair.broker.consumers.get("New") is None
+    pair.master.broker.groups.put(SubscriptionGroupConfig("New"), START_MS)
+    pair.sync()
+    assert pair.master.broker.offsets.get("New", "T", 0) == 7
 
 
 def test_what_is_to_be_handed_over_is_known_after_a_restart_of_the_slave(pair: Pair) -> None:
@@ -423,7 +459,7 @@ def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: P
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)
     pair.commit(pair.master, "T", 40)
-    assert pair.sync() == [907, 21, 43, 45, 201, 61]
+    assert pair.sync() == [907, 21, 43, 201, 402, 45, 61]
     assert pair.broker.offsets.get("G", "T", 0) == 40
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.store.timer_checkpoint import read_timer_checkpoint
+from ringmq.timer.timer_checkpoint import read_timer_checkpoint
 from tests.conformance.replication import FILE_BYTES, Group, RingmqNode, StockNode, stored_log
 from tests.conformance.stock_client import StockClient
 from tests.raw_client import RawClient
@@ -236,6 +236,24 @@ def test_a_slave_files_timer_messages_and_copies_timercheck(group: Group) -> Non
         return waiting() + len(delivered(group.master.address)) == 2 * TIMERS
 
     wait_until(is_counted, "the master counts what waits")
+
+
+def test_the_slave_copies_request_modes(group: Group) -> None:
+    assert group.slave is not None
+    wanted = {"consumerGroup": "Popping", "mode": "POP", "popShareQueueNum": 3, "topic": TOPIC}
+    with RawClient(group.master.address) as master:
+        answer = master.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(wanted).encode())
+    assert answer.code == 0, answer.remark
+
+    def copied() -> object:
+        with RawClient(slave.address) as client:
+            body = client.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, {}).body
+        return json.loads(body)["messageRequestModeMap"].get(TOPIC)
+
+    slave = group.slave
+    wait_until(lambda: copied() == {"Popping": wanted}, "the slave has the mode", STOCK_FIRST_SYNCHRONISATION_S)
+    known = json.loads((slave.store / "config" / "messageRequestMode.json").read_text())
+    assert known == {"messageRequestModeMap": {TOPIC: {"Popping": wanted}}}
 
 
 def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, stock_client: StockClient) -> None:
