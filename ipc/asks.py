@@ -10,6 +10,7 @@ import errno
 import os
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 from msgspec import Struct
 
@@ -158,11 +159,13 @@ class Inbox:
         self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
         generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
         rule: RedoRule = RedoRule.UNCHANGED, tells: bool = False, serial: int = 0, held: bool = False,
+        wakes: bool = True,
     ) -> bool:  # fmt: skip
         """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
         full. Raises ValueError if the answer is too large. `tells`: the asker puts an UNSENT with this serial into the
         inbox if the client receives no byte of the answer. `held`: the answer is for a held poll, `pending` its slot,
-        `serial` its serial (ipc/held_polls.py)."""
+        `serial` its serial (ipc/held_polls.py). Without `wakes` the asker may sleep on until `wake`: a turn that gives
+        many answers costs the asker one turn then, not one each."""
         head = self._head
         head.type, head.last, head.rule = kind, int(last), rule
         head.flags = (lib.RMQ_VERDICT_TELLS if tells else 0) | (lib.RMQ_VERDICT_HELD if held else 0)
@@ -170,10 +173,15 @@ class Inbox:
         head.connection, head.connection_generation = connection
         head.pending, head.asker_generation = pending, generation
         data = payload if type(payload) is bytes else ffi.from_buffer(payload)
-        code = lib.rmq_verdict_put(self._plane.struct, self._answerer, role, head, data, len(payload))
+        put = lib.rmq_verdict_put if wakes else lib.rmq_verdict_add
+        code = put(self._plane.struct, self._answerer, role, head, data, len(payload))
         if code not in (0, -errno.ENOBUFS):
             raise ValueError(f"an answer of {len(payload)} bytes to role {role}: {os.strerror(-code)}")
         return bool(code == 0)
+
+    def wake(self, role: int) -> None:
+        """Wake the asker with this role, behind answers without `wakes`."""
+        lib.rmq_role_wake(self._plane.struct, role)
 
     def room(self, role: int) -> int:
         """Bytes of a payload for which the ring of this asker has room now, wherever the ring ends."""
@@ -193,6 +201,11 @@ class Asker:
         self._plane, self._role = plane, role
         self._answerer = _answerer_of(plane, answerer_role)
         self._generation = int(plane.role(role).generation)
+
+    @property
+    def ring(self) -> Any:
+        """The ring of answers (struct rmq_ring *), for a wait that looks at it."""
+        return ffi.addressof(self._plane.header.asks.answerer[self._answerer], "answers", self._role)
 
     def ask(self, kind: int, pending: int, payload: bytes) -> bool:
         """Put an ask. False if the inbox is full. Raises ValueError if the ask is too large."""

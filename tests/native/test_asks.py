@@ -125,6 +125,32 @@ def test_the_first_ask_wants_the_worker_and_waits_for_it(kit: AnswererKit) -> No
         assert client.answer().remark == "awake"
 
 
+def test_an_answerer_sleeps_through_asks_until_it_is_woken_behind_them(kit: AnswererKit) -> None:
+    bell, supervisor = kit.header.roles[ROLE].bell, kit.header.roles[lib.RMQ_ROLE_SUPERVISOR].bell
+    bell.sleeping = supervisor.sleeping = lib.RMQ_BELL_ASLEEP
+    head = ffi.new("struct rmq_inbox_record *")
+    head.type, head.role = lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ
+    for _ in range(2):
+        assert lib.rmq_inbox_add(kit.plane, ANSWERER, head, b"12345678", 8, ffi.NULL) == 0
+    assert kit.ask_waits() and bell.sleeping and supervisor.sleeping
+    lib.rmq_answerer_wake(kit.plane, ANSWERER)
+    assert not bell.sleeping and not supervisor.sleeping and kit.header.roles[ROLE].activation_requested
+
+
+def test_frames_of_one_turn_wake_their_answerer_behind_the_last(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        bell = kit.header.roles[ROLE].bell
+        bell.sleeping = lib.RMQ_BELL_ASLEEP
+        client.send(ask(kit, 1), ask(kit, 2))
+        wait_until(lambda: not bell.sleeping, "the reader wakes it")
+        taken = 0
+        while (record := lib.rmq_inbox_take(kit.plane, ANSWERER)) != ffi.NULL:
+            lib.rmq_inbox_done(kit.plane, ANSWERER, record)
+            taken += 1
+        assert taken == 2
+
+
 def test_an_ask_that_no_start_has_met_in_time_is_refused_and_void(kit: AnswererKit) -> None:
     with connected(kit) as client:
         began = time.monotonic()

@@ -51,7 +51,7 @@ static int never_asks(const struct rmq_plane_header *h, uint32_t answerer, uint3
     return answerer >= h->asks.count || asker >= RMQ_ROLES_MAX || !h->asks.answerer[answerer].answers[asker].capacity;
 }
 
-int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
+int rmq_inbox_add(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position)
 {
     struct rmq_plane_header *h = rmq_header(plane);
@@ -73,11 +73,24 @@ int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_i
     rmq_inbox_commit(role, record);
     if (position)
         *position = at;
-    uint32_t to = h->asks.answerer[answerer].role;
+    return 0;
+}
+
+void rmq_answerer_wake(struct rmq_plane *plane, uint32_t answerer)
+{
+    uint32_t to = rmq_answerer_at(plane, answerer)->role;
     if (answerer != RMQ_CONTROL_ANSWERER)
         rmq_worker_activate(plane, to); /* it may be dormant, or about to rest */
     rmq_role_wake(plane, to);
-    return 0;
+}
+
+int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
+                  uint32_t length, uint64_t *position)
+{
+    int rc = rmq_inbox_add(plane, answerer, head, payload, length, position);
+    if (rc == 0)
+        rmq_answerer_wake(plane, answerer);
+    return rc;
 }
 
 static int has_begun(const struct rmq_plane_header *h, const struct rmq_answerer *a)
@@ -212,7 +225,7 @@ int rmq_inbox_unblock(struct rmq_plane *plane, uint32_t answerer)
 
 /* --- answers ------------------------------------------------------------------------------------------------ */
 
-int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
+int rmq_verdict_add(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
                     const void *payload, uint32_t length)
 {
     struct rmq_plane_header *h = rmq_header(plane);
@@ -243,8 +256,16 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, 
     RMQ_CRASH("verdict-filled");
     rmq_store(&r->head, position + pad + need);
     RMQ_CRASH("verdict-published");
-    rmq_role_wake(plane, asker);
     return 0;
+}
+
+int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
+                    const void *payload, uint32_t length)
+{
+    int rc = rmq_verdict_add(plane, answerer, asker, head, payload, length);
+    if (rc == 0)
+        rmq_role_wake(plane, asker);
+    return rc;
 }
 
 const struct rmq_verdict *rmq_verdict_waiting(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, uint64_t *position)

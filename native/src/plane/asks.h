@@ -18,6 +18,10 @@ uint32_t rmq_answerer_choose(uint32_t rows, const uint8_t *group, uint32_t group
  * if the role never asks this answerer. */
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
+/* The same without the wake-up, for the asks of one turn. The asker calls rmq_answerer_wake behind them. */
+int rmq_inbox_add(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
+                  uint32_t length, uint64_t *position);
+void rmq_answerer_wake(struct rmq_plane *plane, uint32_t answerer);
 /* 1 if an ask at this position, received then, gets no answer any more. Either its answerer has died while it handled the ask,
  * or it was not serving when RMQ_ASK_TIMEOUT_MS were over. The asker checks after a change of begun_generation, and at each tick
  * while the answerer is not serving. */
@@ -36,6 +40,9 @@ int rmq_inbox_unblock(struct rmq_plane *plane, uint32_t answerer);
 /* The answerer -> an asker; chunked by the caller to at most a quarter of the ring. 0, -ENOBUFS, -EMSGSIZE, or -EINVAL where
  * the role never asks this answerer. Wakes the asker. */
 int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
+                    const void *payload, uint32_t length);
+/* The same without the wake-up, for the answers of one turn. The answerer wakes the asker behind them (rmq_role_wake). */
+int rmq_verdict_add(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
                     const void *payload, uint32_t length);
 /* The answerer: the first of its answers from *position on (0: from the first) that the asker has not given back, or NULL. Moves
  * *position behind it. The answerer alone writes the ring, so the bytes stay as they are until its next put. */

@@ -49,7 +49,7 @@
  *     4  fills the record                                             [inbox-filled]
  *     5  stores the positive length, which commits the record; stores ~0 as claim_position
  *     6  sets `activation_requested` of an answerer that may be dormant [worker-activation-requested]
- *     7  rings the answerer
+ *     7  rings the answerer; a read worker does 6 and 7 behind the asks of a turn, at least behind 32
  *   The answerer stops at a length that is not positive. Of each record before that it
  *     1  takes a copy
  *     2  stores the record's end as consumed_to                       [inbox-given-up]
@@ -57,7 +57,8 @@
  *     4  clears the bytes behind the first eight                      [inbox-cleared]
  *     5  zeroes the length                                            [inbox-zeroed]
  *     6  stores tail                                                  [inbox-taken]
- *     7  fills a record of the asker's ring of answers [verdict-filled], stores head [verdict-published], rings the asker
+ *     7  fills a record of the asker's ring of answers [verdict-filled], stores head [verdict-published], rings the asker;
+ *        an answerer with many answers rings behind several, and at the end of its turn
  *
  *   Consumed bytes are zero, so that no stale length counts as a record.
  *

@@ -10,6 +10,7 @@
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
 #define OTHERS_PART 8         /* of the pending entries, for each answerer but control: a slow one leaves the others theirs. An answerer
                                * may name another number (cold_max) */
+#define UNWOKEN_MAX 32u       /* asks of a turn that wait for its end: an answerer works beside the rest of a long turn */
 #define OVERLOAD "[OVERLOAD]the broker's %s process cannot take more requests now, try again later"
 
 /* A frame on its way to an answerer. */
@@ -151,6 +152,13 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
     return p;
 }
 
+void rmq_cold_wake_asked(struct rmq_cold *cold)
+{
+    for (; cold->wakes; cold->wakes &= cold->wakes - 1)
+        rmq_answerer_wake(cold->context->plane, (uint32_t)__builtin_ctz(cold->wakes));
+    cold->unwoken = 0;
+}
+
 /* Into the inbox. 0, or -ENOBUFS if there or here is no room. */
 static int put(struct rmq_cold *cold, const struct cold_frame *f)
 {
@@ -169,11 +177,14 @@ static int put(struct rmq_cold *cold, const struct cold_frame *f)
         record.pending = rmq_pending_id(cold->pendings, p);
     const uint8_t *from = p && p->frame_length ? cold->arena->bytes + rmq_ask_of(p)->frame_at : f->bytes;
     uint64_t position = 0;
-    if (rmq_inbox_put(context->plane, f->answerer, &record, from, f->payload, &position) < 0) {
+    if (rmq_inbox_add(context->plane, f->answerer, &record, from, f->payload, &position) < 0) {
         if (p)
             rmq_ask_release(cold, p);
         return -ENOBUFS;
     }
+    cold->wakes |= 1u << f->answerer;
+    if (++cold->unwoken >= UNWOKEN_MAX)
+        rmq_cold_wake_asked(cold);
     if (p) {
         rmq_ask_of(p)->position = position;
         rmq_ask_of(p)->bytes = f->payload;

@@ -64,6 +64,7 @@ struct rmq_cold {
     uint32_t asked_max[RMQ_ANSWERERS_MAX];
     int64_t look_next_ms;              /* at answerers that are asked and do not serve */
     uint32_t redo_head, redo_tail;
+    uint32_t wakes, unwoken;           /* answerers with new asks, a bit each; asks that these may sleep through */
 };
 
 void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings, struct rmq_records *records,
@@ -75,6 +76,14 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
 /* SYSTEM_BUSY. `text` holds one %s, for the answerer's name. */
 void rmq_cold_refuse(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
                      const char *text);
+/* Wakes the answerers that this turn has asked. */
+void rmq_cold_wake_asked(struct rmq_cold *cold);
+/* The same, unless there is none. */
+static inline void rmq_cold_wake(struct rmq_cold *cold)
+{
+    if (cold->wakes)
+        rmq_cold_wake_asked(cold);
+}
 void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p);
 void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections,
                     const struct rmq_connection *c, struct rmq_inbox_record *to);

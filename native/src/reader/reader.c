@@ -246,6 +246,7 @@ static uint32_t round_once(struct rmq_reader *r)
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_sends_publish(&r->sends);
+    rmq_cold_wake(&r->cold);
     rmq_unsents_send(&r->unsents);
     rmq_answerers_watch(&r->cold);
     work += rmq_completions_drain(&r->sends);
@@ -269,6 +270,7 @@ static uint32_t round_once(struct rmq_reader *r)
     if (r->connections.starved_count)
         rmq_starved_resume(&r->frames);
     rmq_sends_publish(&r->sends);
+    rmq_cold_wake(&r->cold);
     tick(r);
     rmq_eviction_of_answers(&r->eviction);
     rmq_output_flush(&r->outputs);
