@@ -3,6 +3,7 @@
 Simulations read with it, and tests compare it with the C core (`native/src/queue/queue_reader.c`).
 """
 
+import struct
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -10,7 +11,18 @@ from typing import NamedTuple, Protocol
 from ringmq.store import layout
 from ringmq.store.consume_queue import UNIT_BYTES, ConsumeQueue, Unit
 from ringmq.store.message_store import MessageStore
-from ringmq.store.queue_reader import SCAN_MAX, DamagedError, DeletedError, NotConfirmedError, QueueReadError, Units
+from ringmq.store.queue_reader import (
+    RANGES_MAX,
+    SCAN_MAX,
+    DamagedError,
+    DeletedError,
+    NotConfirmedError,
+    QueueReadError,
+    Ranges,
+    Units,
+)
+
+_PIECE = struct.Struct("=QII")
 
 
 class QueueBounds(NamedTuple):
@@ -61,6 +73,10 @@ class QueueReaderTwin:
                     raise DamagedError(f"{what}: the unit is damaged")
                 if not unit.is_filler and unit.end > self._bounds.confirm_offset:
                     break
+                if not unit.is_filler and unit.commit_log_offset < self._bounds.min_offset:
+                    if at == offset:
+                        raise DeletedError(f"{what} was deleted", self._behind_deleted(queue, offset, what))
+                    break
                 at += 1
                 if wanted is None or (not unit.is_filler and _java_int(unit.tags_code) in wanted):
                     taken.append(unit)
@@ -68,6 +84,19 @@ class QueueReaderTwin:
             if at == offset:
                 raise
         return Units(taken, at)
+
+    def _behind_deleted(self, queue: QueueBounds, offset: int, what: str) -> int:
+        """The offset behind the units of one file, from `offset` on, whose records retention has deleted."""
+        per_file = self._store.config.consume_queue_file_bytes // UNIT_BYTES
+        behind, file_end = offset, (offset // per_file + 1) * per_file
+        try:
+            for unit in self._each(queue, offset, what):
+                if behind == file_end or unit.is_filler or unit.commit_log_offset >= self._bounds.min_offset:
+                    break
+                behind += 1
+        except QueueReadError:
+            pass
+        return behind
 
     def matching(self, slot: int, offset: int, room: int, wants: Callable[[memoryview], bool]) -> Units:
         """See QueueReader. `wants` looks at a record. All records count as loaded."""
@@ -85,6 +114,40 @@ class QueueReaderTwin:
             taken += (unit for unit in units if not unit.is_filler and self._wants(unit, wants))
             at = behind
         return Units(taken, at)
+
+    def ranges(
+        self, slot: int, offset: int, count: int, messages: int, size: int, exceeds: Callable[[int, int, int], bool]
+    ) -> Ranges:
+        """See QueueReader. `exceeds(position, messages, size)`: no answer may have so many with a record there."""
+        found: list[tuple[int, int, int]] = []
+        file_bytes, at, taken, total = self._store.config.commit_log_file_bytes, offset, 0, 0
+        while at - offset < count:
+            try:
+                units, behind = self.units(slot, at, 1)
+            except QueueReadError:
+                if at > offset:
+                    break
+                raise
+            if behind == at:
+                break
+            for unit in units if not units[0].is_filler else ():
+                position = unit.commit_log_offset
+                first, length, number = found[-1] if found else (-1, 0, 0)
+                is_new = first + length != position or first // file_bytes != position // file_bytes
+                too_much = exceeds(position, messages + taken + 1, size + total + unit.size)
+                if too_much or (is_new and len(found) == RANGES_MAX):
+                    return self._ranges(found, taken, total, at)
+                if is_new:
+                    found.append((position, unit.size, 1))
+                else:
+                    found[-1] = first, length + unit.size, number + 1
+                taken, total = taken + 1, total + unit.size
+            at = behind
+        return self._ranges(found, taken, total, at)
+
+    @staticmethod
+    def _ranges(found: list[tuple[int, int, int]], messages: int, size: int, next_offset: int) -> Ranges:
+        return Ranges(b"".join(_PIECE.pack(*piece) for piece in found), messages, size, next_offset)
 
     def _wants(self, unit: Unit, wants: Callable[[memoryview], bool]) -> bool:
         try:

@@ -141,6 +141,50 @@ def test_units_below_the_minimum_are_deleted(kit: Kit, reader: QueueReader) -> N
     assert offsets(reader.units(0, 350, 2)) == [350, 351]
 
 
+def test_units_whose_records_are_deleted(kit: Kit, reader: QueueReader) -> None:
+    """Retention takes the log first. Dispatch raises the minimum of the queue a moment later."""
+    every = reader.units(0, 0, COUNT).units
+    first = next(unit for unit in every if unit.commit_log_offset >= SEGMENT_BYTES)
+    kit.marks.min_offset = SEGMENT_BYTES
+    assert next_of(lambda: reader.units(0, 5, 10)) == min(first.queue_offset, 300), "within one file of the queue"
+    assert next_of(lambda: reader.units(0, first.queue_offset - 1, 10)) == first.queue_offset
+    assert offsets(reader.units(0, first.queue_offset, 1)) == [first.queue_offset]
+
+
+def test_records_side_by_side_in_one_file_are_one_range(kit: Kit, reader: QueueReader) -> None:
+    """As many as a pull would have."""
+    settings = kit.header.settings
+    settings.memory_window_bytes = 1 << 40
+    settings.pull_memory_count_max, settings.pull_memory_bytes_max = 400, 1 << 30
+    every = reader.units(0, 0, COUNT).units
+    found = reader.ranges(0, 0, COUNT)
+    assert (found.messages, found.next_offset) == (400, 400)
+    assert found.size == sum(unit.size for unit in every[:400])
+    pieces = list(struct.iter_unpack("=QII", found.pieces))
+    places = [(unit.commit_log_offset, unit.size) for unit in every[:400]]
+    assert expanded(pieces, places) == places
+    assert len(pieces) < 400 and all(at // SEGMENT_BYTES == (at + size - 1) // SEGMENT_BYTES for at, size, _ in pieces)
+    assert reader.ranges(0, 0, COUNT, messages=398).messages == 2
+    settings.pull_memory_bytes_max = every[0].size + every[1].size
+    assert reader.ranges(0, 0, COUNT).messages == 2
+    assert reader.ranges(0, 0, COUNT, 1, every[0].size).messages == 1
+    settings.pull_memory_bytes_max = 1
+    assert reader.ranges(0, 0, COUNT).messages == 1, "the first message is taken, however large"
+    assert reader.ranges(0, COUNT, 5) == Ranges(b"", 0, 0, COUNT)
+
+
+def expanded(pieces: list[tuple[int, int, int]], places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The records in ranges, given their sizes in order."""
+    sizes, found = iter(size for _, size in places), []
+    for at, size, messages in pieces:
+        end = at + size
+        for _ in range(messages):
+            found.append((at, next(sizes)))
+            at += found[-1][1]
+        assert at == end
+    return found
+
+
 def test_a_deleted_queue_file_is_stepped_over_by_the_caller_alone(kit: Kit, reader: QueueReader) -> None:
     queue_file(kit, 300).unlink()
     queue_file(kit, 600).unlink()

@@ -105,13 +105,14 @@ static int mapping_error(void) { return errno == ENOENT || errno == ENOMEM ? -er
 
 struct batch {
     const struct rmq_subscription_copy *filter;
-    uint64_t confirm, log_end;
+    uint64_t confirm, log_min, log_end;
     struct rmq_queue_unit *units;
     int count, room;
     int64_t next;
 };
 
-/* 0 = all were looked at, 1 = there is no room for more or it may not be seen yet, -EBADMSG = damaged. */
+/* 0 = all were looked at, 1 = there is no room for more or it may not be seen yet, RECORD_DELETED, -EBADMSG = damaged. */
+#define RECORD_DELETED 2
 static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++, at += UNIT) {
@@ -124,6 +125,8 @@ static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
         uint64_t end = is_filler ? 0 : (uint64_t)unit.commit_log_offset + (uint32_t)unit.size;
         if (end > batch->confirm)
             return end > batch->log_end ? -EBADMSG : 1; /* a waiter would wait for ever */
+        if (!is_filler && (uint64_t)unit.commit_log_offset < batch->log_min)
+            return RECORD_DELETED; /* dispatch raises the queue's minimum a moment later */
         int64_t queue_offset = batch->next++;
         if (batch->filter && (is_filler || !rmq_tags_match(batch->filter, unit.tags_code)))
             continue;
@@ -138,6 +141,17 @@ static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
     return 0;
 }
 
+/* Moves behind the units whose records are deleted. Those of a queue are in the order of the log. */
+static void pass_deleted(struct batch *batch, const uint8_t *at, uint64_t count)
+{
+    struct rmq_cq_unit unit;
+    for (uint64_t i = 0; i < count && rmq_cq_decode(at, &unit) && !rmq_cq_is_filler(&unit); i++, at += UNIT) {
+        if ((uint64_t)unit.commit_log_offset >= batch->log_min)
+            return;
+        batch->next++;
+    }
+}
+
 static int units_between(struct rmq_queue_reader *q, uint32_t slot, int64_t from, int64_t max, struct batch *batch)
 {
     int64_t per_file = (int64_t)(q->settings->queue_file_bytes / UNIT), end = max;
@@ -148,6 +162,10 @@ static int units_between(struct rmq_queue_reader *q, uint32_t slot, int64_t from
         uint64_t count = 0;
         const uint8_t *at = rmq_queue_reader_units_at(q, slot, batch->next, end, &count);
         rc = !at ? mapping_error() : count ? take_units(batch, at, count) : -EBADMSG;
+        if (rc == RECORD_DELETED && batch->next == from) {
+            pass_deleted(batch, at, count);
+            return -ENOENT;
+        }
     }
     if (rc >= 0 || batch->next > from)
         return batch->count;
@@ -172,6 +190,7 @@ int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t of
     struct batch batch = {
         .filter = filter,
         .confirm = rmq_confirm_offset(q->plane->watermarks),
+        .log_min = rmq_load(&q->plane->watermarks->min_offset),
         .log_end = rmq_load(&q->plane->watermarks->append_offset),
         .units = units,
         .room = room,

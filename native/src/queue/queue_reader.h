@@ -54,7 +54,7 @@ void rmq_queue_reader_tick(struct rmq_queue_reader *q);
 /* The units of a queue from `offset` on, over file borders, at most `room`; those that `filter` (kind ALL or TAGS) does
  * not want and fillers are left out. filter NULL: every unit. *next_offset = behind the last unit that was looked at;
  * equal to `offset`: nothing more is there now. Returns the number of units, or
- *   -ENOENT   deleted: go on at *next_offset; equal to `offset`: the topic is deleted
+ *   -ENOENT   deleted, the unit or its record: go on at *next_offset; equal to `offset`: the topic is deleted
  *   -EAGAIN, -ENOMEM   a file cannot be mapped now (errno says why): ask again later
  *   -EBADMSG  the unit at `offset` is damaged; it is not stepped over
  *   -EINVAL   no such queue, a BatchConsumeQueue, another kind of filter, no room */
