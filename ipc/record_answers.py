@@ -18,31 +18,42 @@ _PIECE = struct.Struct("=QII")
 
 
 class LogRange(Struct, frozen=True):
-    """Whole records that lie one behind the other in one file of the log, below the confirm offset."""
+    """Whole records that lie one behind the other in one file of the log, or the body of one. All of it is below the
+    confirm offset."""
 
     position: int
     size: int
     messages: int = 1
 
 
-Part = bytes | LogRange
+class LogRanges(Struct, frozen=True):
+    """Several of them, as `QueueReader.ranges` packs them."""
+
+    pieces: bytes
+    """A `struct rmq_record_piece` each."""
+    size: int
+    """Bytes of all records."""
+
+
+Part = bytes | LogRange | LogRanges
 
 
 def records_payload(parts: Sequence[Part], instead: bytes) -> bytes:
     """The payload for the frame that `parts` make. `instead`: the whole frame that the client gets if a record cannot
     be sent any more. Raises ValueError if the parts are no frame, or too many.
     """
-    if not 0 < len(parts) <= lib.RMQ_RECORD_PIECES_MAX:
-        raise ValueError(f"an answer has {len(parts)} parts, outside of 1..{lib.RMQ_RECORD_PIECES_MAX}")
-    total = sum(len(part) if isinstance(part, bytes) else part.size for part in parts)
-    first = parts[0]
+    pieces, inline, total = b"", b"", 0
+    for part in parts:
+        if isinstance(part, bytes):
+            pieces, inline = pieces + _PIECE.pack(lib.RMQ_RECORD_INLINE, len(part), 0), inline + part
+        elif isinstance(part, LogRange):
+            pieces += _PIECE.pack(part.position, part.size, part.messages)
+        else:
+            pieces += part.pieces
+        total += len(part) if isinstance(part, bytes) else part.size
+    count, first = len(pieces) // _PIECE.size, parts[0] if parts else b""
+    if not 0 < count <= lib.RMQ_RECORD_PIECES_MAX:
+        raise ValueError(f"an answer has {count} parts, outside of 1..{lib.RMQ_RECORD_PIECES_MAX}")
     if not isinstance(first, bytes) or len(first) < 8 or int.from_bytes(first[:4]) + 4 != total:
         raise ValueError(f"an answer of {total} bytes does not begin with its own length: {first!r:.60}")
-    pieces = b"".join(
-        _PIECE.pack(lib.RMQ_RECORD_INLINE, len(part), 0)
-        if isinstance(part, bytes)
-        else _PIECE.pack(part.position, part.size, part.messages)
-        for part in parts
-    )
-    inline = b"".join(part for part in parts if isinstance(part, bytes))
-    return _HEAD.pack(len(parts), len(instead)) + pieces + inline + instead
+    return _HEAD.pack(count, len(instead)) + pieces + inline + instead

@@ -16,6 +16,9 @@ from ringmq.store.layout import BORN_HOST_V6
 
 SCAN_MAX: int = lib.RMQ_QUEUE_SCAN_MAX
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
+PIECE_BYTES: int = ffi.sizeof("struct rmq_record_piece")
+RANGES_MAX = int(lib.RMQ_RECORD_PIECES_MAX) // 4
+"""Ranges of one call. An answer may be made of several."""
 SYS_FLAG_AT, STORE_TIME_AT, STORE_TIME_AT_V6 = 36, 56, 68
 """Bytes of a record in front of these fields. The host of the sender in between has 8 or 20 bytes."""
 
@@ -59,6 +62,18 @@ class Units(NamedTuple):
 
     units: list[Unit]
     next_offset: int
+
+
+class Ranges(NamedTuple):
+    """Records of a queue as ranges of the log, for an answer that names them."""
+
+    pieces: bytes
+    """A `struct rmq_record_piece` for each range."""
+    messages: int
+    size: int
+    """Bytes of all records."""
+    next_offset: int
+    """Behind the last unit looked at. If it is the requested offset, nothing more can be taken now."""
 
 
 class HeldRecord:
@@ -126,6 +141,8 @@ class QueueReader:
         self._next = ffi.new("int64_t *")
         self._filter = ffi.new("struct rmq_subscription_copy *")
         self._all = ffi.new("struct rmq_subscription_copy *", {"kind": lib.RMQ_SUBSCRIPTION_ALL})
+        self._pieces = ffi.new("struct rmq_record_piece[]", RANGES_MAX)
+        self._answer_size = ffi.new("struct rmq_answer_size *")
         self._program = ffi.new("uint64_t[]", 0)
         self._program_text: bytes | None = None
         self._records: set[HeldRecord] = set()
@@ -195,6 +212,20 @@ class QueueReader:
         if count < 0:
             raise self._error(-count, f"queue slot {slot}, queue offset {offset}", self._next[0])
         return Units([_unit(found) for found in self._units[0:count]], int(self._next[0]))
+
+    def ranges(self, slot: int, offset: int, count: int, messages: int = 0, size: int = 0) -> Ranges:
+        """Name the records of at most `count` units from an offset on. Fillers are passed over.
+
+        `messages` and `size` are those of the answer so far. The call ends in front of the first record with which the
+        answer would have more messages or bytes than a pull's. Raises as `units` does.
+        """
+        taken, room = self._answer_size, len(self._pieces)
+        taken.messages, taken.bytes = messages, size
+        found = lib.rmq_queue_reader_ranges(self._reader, slot, offset, count, taken, self._pieces, room, self._next)
+        if found < 0:
+            raise self._error(-found, f"queue slot {slot}, queue offset {offset}", self._next[0])
+        pieces = bytes(ffi.buffer(self._pieces, found * PIECE_BYTES))
+        return Ranges(pieces, taken.messages - messages, taken.bytes - size, int(self._next[0]))
 
     def unit(self, slot: int, offset: int) -> Unit | None:
         """Return the unit at a queue offset, a filler too. None if nothing is there now. Raises `QueueReadError`, and

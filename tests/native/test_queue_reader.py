@@ -25,6 +25,7 @@ from ringmq.store.queue_reader import (
     NotMappedError,
     QueueReader,
     QueueReadError,
+    Ranges,
     Units,
 )
 from ringmq.store.queue_reader_twin import QueueBounds, QueueReaderTwin
@@ -481,17 +482,40 @@ def assert_same_record(reader: QueueReader, twin: QueueReaderTwin, position: int
     return isinstance(record, bytes)
 
 
+def reader_exceeds(twin: QueueReaderTwin) -> Callable[[int, int, int], bool]:
+    """The bounds of a pull."""
+
+    def exceeds(position: int, messages: int, size: int) -> bool:
+        messages_max, size_max = MEMORY_MAX if twin.in_memory(position) else DISK_MAX
+        return messages > 1 and (messages > messages_max or size > size_max)
+
+    return exceeds
+
+
+def set_pull_bounds(kit: Kit) -> None:
+    settings = kit.header.settings
+    settings.pull_memory_count_max, settings.pull_memory_bytes_max = MEMORY_MAX
+    settings.pull_disk_count_max, settings.pull_disk_bytes_max = DISK_MAX
+
+
 def assert_agreement(reader: QueueReader, twin: QueueReaderTwin, slot: int, offset: int, room: int, wanted: Any) -> int:
     """Units and their records; how many records were the same."""
     found = outcome(lambda: reader.units(slot, offset, room, wanted))
     assert found == outcome(lambda: twin.units(slot, offset, room, wanted)), (slot, offset, room, wanted)
     units = found.units if isinstance(found, Units) else []
+    ranges = outcome(lambda: reader.ranges(slot, offset, room, 3, 500))
+    assert ranges == outcome(lambda: twin.ranges(slot, offset, room, 3, 500, reader_exceeds(twin))), (
+        slot,
+        offset,
+        room,
+    )
     return sum(assert_same_record(reader, twin, unit.commit_log_offset, unit.size) for unit in units)
 
 
 def test_twin_agrees_over_a_golden_store(golden_store: Path, tmp_path: Path) -> None:
     kit = Kit(tmp_path / "store", segment_bytes=1 << 20)
     kit.header.settings.memory_window_bytes = 50_000
+    set_pull_bounds(kit)
     kit.header.settings.store_path = str(golden_store).encode()
     kit.header.settings.commit_log_path = str(golden_store / "commitlog").encode()
     config = StoreConfig(root=golden_store, commit_log_file_bytes=1 << 20, consume_queue_file_bytes=6000)
@@ -524,6 +548,8 @@ def test_twin_agrees_over_a_golden_store(golden_store: Path, tmp_path: Path) -> 
     assert slots > 5 and same > 1000 and len(tags) > 3
 
 
+MEMORY_MAX, DISK_MAX = (9, 40_000), (5, 15_000)
+"""Messages and bytes of an answer."""
 UNITS_OF_A_FILE = 7
 BEYOND_THE_LOG = struct.pack(">qiq", 3 * SEGMENT_BYTES, 100, 1)
 TAGS = (0, 1, -1, (1 << 33) + 1, -(1 << 31))
@@ -576,6 +602,7 @@ def test_twin_agrees_over_random_stores(tmp_path: Path, seed: int) -> None:
     chooser = random.Random(seed)
     kit = Kit(tmp_path / "store", segment_bytes=SEGMENT_BYTES, queue_file_bytes=UNITS_OF_A_FILE * 20)
     random_store(kit, chooser)
+    set_pull_bounds(kit)
     config = StoreConfig(
         root=kit.root, commit_log_file_bytes=SEGMENT_BYTES, consume_queue_file_bytes=UNITS_OF_A_FILE * 20
     )

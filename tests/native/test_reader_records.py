@@ -78,6 +78,18 @@ def test_records_of_one_range(make_kit: MakeKit) -> None:
     assert answer_of(kit, records_payload(parts, INSTEAD)) == bytes_of(kit, frame_of(*named))
 
 
+def test_the_body_of_a_record(make_kit: MakeKit) -> None:
+    """An answerer that writes the rest of a record anew leaves the body in the log."""
+    kit = make_kit()
+    (named,) = store(kit, b"x" * 5000)
+    _, _, view = kit.records()[0]
+    body = LogRange(named.position + view.body_at, view.body_length)
+    parts = frame_of(b"head", body, b"tail")
+    head = parts[0]
+    assert isinstance(head, bytes)
+    assert answer_of(kit, records_payload(parts, INSTEAD)) == head + b"head" + b"x" * 5000 + b"tail"
+
+
 def test_answers_keep_their_order_with_others(make_kit: MakeKit) -> None:
     kit = make_kit()
     (named,) = store(kit, b"x" * 100_000)

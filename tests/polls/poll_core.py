@@ -7,9 +7,6 @@ time.
 from bisect import insort
 from collections.abc import Iterator, Sequence
 
-from ringmq.ipc.record_answers import LogRange
-from ringmq.store.consume_queue import Unit
-
 ANSWER_MESSAGES = 32
 LANES = 32
 """Pairs of a group and a queue. Each has a word of the role block, which outlives the worker."""
@@ -80,24 +77,3 @@ class Lane:
     def low(self) -> int:
         """Every message below it is received, or deleted."""
         return min([self._next, *self._free[:1], *(offsets[0] for offsets in self._named.values())])
-
-
-def offsets_of(units: Sequence[Unit]) -> Sequence[int]:
-    """Queue offsets of units in their order."""
-    first, last = units[0].queue_offset, units[-1].queue_offset
-    is_run = last - first == len(units) - 1
-    return range(first, last + 1) if is_run else [unit.queue_offset for unit in units]
-
-
-def ranges_of(units: Sequence[Unit], segment_bytes: int) -> list[LogRange]:
-    """Records that lie one behind the other in one file are one range."""
-    found: list[LogRange] = []
-    position, end, messages = units[0].commit_log_offset, units[0].commit_log_offset, 0
-    for unit in units:
-        at = unit.commit_log_offset
-        if at != end or (messages and at // segment_bytes != position // segment_bytes):
-            found.append(LogRange(position, end - position, messages))
-            position, messages = at, 0
-        end, messages = at + unit.size, messages + 1
-    found.append(LogRange(position, end - position, messages))
-    return found

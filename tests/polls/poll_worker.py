@@ -8,10 +8,9 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import islice
 from pathlib import Path
 
 from ringmq.ipc.answerers import AnswerRow
@@ -20,16 +19,15 @@ from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.held_polls import HeldPolls, Poll, first_ask
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import PortRow
-from ringmq.ipc.record_answers import records_payload
+from ringmq.ipc.record_answers import LogRanges, records_payload
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
 from ringmq.remoting.command import decode_frame
 from ringmq.services.arrivals import Arrivals
-from ringmq.store.consume_queue import Unit
 from ringmq.store.queue_reader import DeletedError, QueueReader, QueueReadError
-from tests.polls.poll_core import Lane, lane_number, offsets_of, ranges_of
+from tests.polls.poll_core import Lane, lane_number
 from tests.polls.poll_wire import ACK, AGAIN, FOUND, NOTHING, POLL, answer_head, name_of
 
 NOTES = "POLL_WORKER_NOTES"
@@ -53,6 +51,8 @@ FIRST_WORD = 8
 IDLE_MS, RETRY_MS, BLOCKED_MS = 20, 2, 1
 UNACKNOWLEDGED_NS = 10_000_000_000
 RECORDS_PER_TURN = DUE_PER_TURN = 512
+ANSWERS_A_WAKE = 4
+"""More cost the read worker fewer turns, and let it rest while this worker is busy."""
 ROOM_BYTES = 1024
 """Of every answer here."""
 FILES = 8
@@ -81,10 +81,6 @@ class PollShell:
         self._inbox, self._polls = Inbox(plane, role), HeldPolls()
         self._reader = QueueReader(plane.struct, FILES, FILES)
         self._arrivals = Arrivals(plane, plane.port_of(role))
-        settings = plane.header.settings
-        self._segment_bytes = int(settings.segment_bytes)
-        self._in_memory = int(settings.pull_memory_count_max), int(settings.pull_memory_bytes_max)
-        self._on_disk = int(settings.pull_disk_count_max), int(settings.pull_disk_bytes_max)
         self._lanes: dict[int, Lane] = {}
         self._waiting: dict[int, dict[int, Wish]] = {}
         """Held polls of each lane, by serial, the oldest first."""
@@ -92,6 +88,8 @@ class PollShell:
         self._named: dict[int, Lane] = {}
         self._expiries: list[tuple[int, int]] = []
         self._readers = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
+        self._unwoken = dict.fromkeys(self._readers, 0)
+        """Answers that a read worker has not been woken for."""
         self._backlog: dict[int, deque[Ask]] = {reader.role: deque() for reader in plane.readers}
         self._to_give: set[int] = set()
         self._blocked, self._tick_ns = 0, 0
@@ -128,6 +126,9 @@ class PollShell:
         if now_ns >= self._tick_ns:
             self._tick_ns = now_ns + 1_000_000_000
             self._reader.tick()
+        for role, answers in self._unwoken.items():
+            if answers:
+                self._wake(role)
         self._write_notes()
         self._park()
 
@@ -211,8 +212,9 @@ class PollShell:
         where = ask.connection, ask.connection_generation
         assert self._inbox.answer(
             ask.role, lib.RMQ_VERDICT_HOLD, where, ask.pending, ask.role_generation, held.payload,
-            serial=held.poll.serial,
+            serial=held.poll.serial, wakes=False,
         ), "there was room"  # fmt: skip
+        self._answered(ask.role)
         wish.poll = held.poll
         self._wishes[held.poll.serial] = self._waiting[wish.lane.number][held.poll.serial] = wish
         self._to_give.add(wish.lane.number)  # a message may have come in between
@@ -220,85 +222,86 @@ class PollShell:
     def _give(self, lane: Lane) -> None:
         """Answer held polls of the lane, as far as there are messages and room."""
         self._arrivals.want(lane.slot)
-        now_ns, answered, is_done = time.monotonic_ns(), [], True
+        now_ns, answered, full = time.monotonic_ns(), [], set[int]()
         for wish in self._waiting[lane.number].values():
             assert wish.poll is not None
-            if not self._polls.may_answer(wish.poll, now_ns):
+            role = wish.ask.role
+            if role in full or not self._polls.may_answer(wish.poll, now_ns):
                 continue
-            if not self._has_room(wish.ask.role):
-                is_done = False  # it stays, and those of other read workers go on
+            if not self._has_room(role):
+                full.add(role)  # its polls stay, and those of other read workers go on
+                if len(full) == len(self._readers):
+                    break
                 continue
             if not self._answer(wish):
-                is_done = True
+                full.clear()
                 break
             answered.append(wish.poll)
         for poll in answered:
             self._polls.end(poll)
             self._drop(poll.serial)
-        if is_done:
+        if not full:
             self._to_give.discard(lane.number)
 
     def _answer(self, wish: Wish) -> bool:
         """Answer with the next messages of the lane. False: it has none."""
         lane, ask, poll = wish.lane, wish.ask, wish.poll
-        units = self._next_units(lane)
-        if not units and wish.again:
+        offsets, ranges = self._next(lane)
+        if not offsets and wish.again:
             lane.restart(int(self._plane.queue(lane.slot).min_offset))
-            units = self._next_units(lane)
-        if not units:
+            offsets, ranges = self._next(lane)
+        if not offsets:
             return False
         serial = self._polls.new_serial() if poll is None else poll.serial
-        offsets = offsets_of(units)
-        ranges = ranges_of(units, self._segment_bytes)
-        size = sum(part.size for part in ranges)
-        head = answer_head(FOUND, wish.opaque, (self._generation, serial), size)
-        payload = records_payload([head, *ranges], answer_head(AGAIN, wish.opaque))
+        head = answer_head(FOUND, wish.opaque, (self._generation, serial), ranges.size)
+        payload = records_payload([head, ranges], answer_head(AGAIN, wish.opaque))
         assert self._inbox.answer(
             ask.role, lib.RMQ_VERDICT_RECORDS, (ask.connection, ask.connection_generation),
             ask.pending if poll is None else poll.slot, ask.role_generation, payload, tells=True, serial=serial,
-            held=poll is not None,
+            held=poll is not None, wakes=False,
         ), "there was room"  # fmt: skip
+        self._answered(ask.role)
         now_ns = time.monotonic_ns()
         lane.name(serial, offsets)
         self._named[serial] = lane
         heappush(self._expiries, (now_ns + UNACKNOWLEDGED_NS, serial))
-        self._note(f"named {now_ns} {serial} {wish.connection} {lane.number} {','.join(map(str, offsets))}")
+        if self._notes is not None:
+            self._note(f"named {now_ns} {serial} {wish.connection} {lane.number} {','.join(map(str, offsets))}")
         return True
 
-    def _next_units(self, lane: Lane) -> list[Unit]:
-        """The units that one answer may name, at most as many as a pull would have."""
+    def _next(self, lane: Lane) -> tuple[Sequence[int], LogRanges]:
+        """What one answer may name, at most what a pull would have: queue offsets, and where their records lie."""
         while True:
-            found, deleted_to = self._look(lane)
-            if not lane.skip_to(deleted_to):
-                return found
-            self._keep_low(lane)
-            self._note(f"deleted {time.monotonic_ns()} {lane.number} {deleted_to}")
+            try:
+                return self._look(lane)
+            except DeletedError as gone:
+                if not lane.skip_to(gone.next_offset):
+                    return (), LogRanges(b"", 0)
+                self._keep_low(lane)
+                self._note(f"deleted {time.monotonic_ns()} {lane.number} {gone.next_offset}")
 
-    def _look(self, lane: Lane) -> tuple[list[Unit], int]:
-        """Units, or the queue offset below which retention has deleted everything, else 0."""
-        found: list[Unit] = []
-        size, log_min = 0, int(self._plane.watermarks.min_offset)
+    def _look(self, lane: Lane) -> tuple[Sequence[int], LogRanges]:
+        offsets: Sequence[int] = ()
+        pieces, size = b"", 0
         for first, count in lane.candidates():
             try:
-                units = self._reader.units(lane.slot, first, count).units
-            except DeletedError as gone:
-                return found, 0 if found else gone.next_offset
-            except QueueReadError:
-                return found, 0
-            if gone_to := max((unit.queue_offset + 1 for unit in units if unit.commit_log_offset < log_min), default=0):
-                return [], gone_to  # queue files go later than the log: the read worker would refuse it again and again
-            for unit in units:
-                position, size = unit.commit_log_offset, size + unit.size
-                count_max, size_max = self._in_memory if self._reader.in_memory(position) else self._on_disk
-                if found and (size > size_max or len(found) >= count_max):
-                    return found, 0
-                found.append(unit)
-            if len(units) < count:
-                return found, 0
-        return found, 0
+                found = self._reader.ranges(lane.slot, first, count, len(offsets), size)
+            except QueueReadError as error:
+                if isinstance(error, DeletedError) and not offsets:
+                    raise
+                break
+            run: Sequence[int] = range(first, found.next_offset)
+            if len(run) > found.messages:  # there are fillers
+                units = self._reader.units(lane.slot, first, len(run)).units
+                run = [unit.queue_offset for unit in units if not unit.is_filler][: found.messages]
+            offsets = [*offsets, *run] if offsets else run
+            pieces, size = pieces + found.pieces, size + found.size
+            if found.next_offset < first + count:
+                break
+        return offsets, LogRanges(pieces, size)
 
     def _end_due(self, now_ns: int) -> None:
-        for poll in islice(self._polls.due(now_ns), DUE_PER_TURN):  # the supervisor kills a worker that does not turn
+        for poll in self._polls.due(now_ns, DUE_PER_TURN):  # the supervisor kills a worker that does not turn
             wish = self._drop(poll.serial)
             if wish is not None and self._has_room(poll.ask.role):  # else the read worker answers
                 self._send(poll.ask, answer_head(NOTHING, wish.opaque), poll)
@@ -348,7 +351,19 @@ class PollShell:
         assert self._inbox.answer(
             ask.role, lib.RMQ_VERDICT_SEND, where, ask.pending if poll is None else poll.slot, ask.role_generation,
             frame, serial=0 if poll is None else poll.serial, held=poll is not None,
+            wakes=False,
         ), "there was room"  # fmt: skip
+        self._answered(ask.role)
+
+    def _answered(self, role: int) -> None:
+        """Wake the read worker once for several answers, and at the end of the turn."""
+        self._unwoken[role] += 1
+        if self._unwoken[role] == ANSWERS_A_WAKE:
+            self._wake(role)
+
+    def _wake(self, role: int) -> None:
+        self._unwoken[role] = 0
+        self._inbox.wake(role)
 
     def _note(self, line: str) -> None:
         if self._notes is not None:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from ringmq.ipc.record_answers import LogRange
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.store.consume_queue import Unit
-from tests.polls.poll_core import Lane, lane_number, offsets_of, ranges_of
+from tests.polls.poll_core import Lane, lane_number
 from tests.polls.poll_wire import (
     ACK,
     FOUND,
@@ -82,27 +81,6 @@ def test_no_lanes(group: str, queue: int) -> None:
 def units(*places: tuple[int, int], first: int = 0) -> list[Unit]:
     """Units of records at these positions, with these sizes."""
     return [Unit(first + number, position, size, 0) for number, (position, size) in enumerate(places)]
-
-
-@pytest.mark.parametrize(
-    ("places", "ranges"),
-    [
-        ([(100, 10)], [LogRange(100, 10, 1)]),
-        ([(100, 10), (110, 20), (130, 5)], [LogRange(100, 35, 3)]),
-        ([(100, 10), (120, 20), (140, 5)], [LogRange(100, 10, 1), LogRange(120, 25, 2)]),
-        ([(990, 10), (1000, 20)], [LogRange(990, 10, 1), LogRange(1000, 20, 1)]),
-        ([(0, 10), (10, 990), (1000, 5), (1005, 5)], [LogRange(0, 1000, 2), LogRange(1000, 10, 2)]),
-        ([(200, 10), (100, 10)], [LogRange(200, 10, 1), LogRange(100, 10, 1)]),
-    ],
-)
-def test_records_side_by_side_in_one_file_are_one_range(places: list[tuple[int, int]], ranges: list[LogRange]) -> None:
-    assert ranges_of(units(*places), segment_bytes=1000) == ranges
-
-
-def test_offsets_of_units() -> None:
-    some = units((0, 1), (1, 1), (2, 1), first=5)
-    assert offsets_of(some) == range(5, 8)
-    assert offsets_of([some[0], some[2]]) == [5, 7]
 
 
 def test_requests_and_answers() -> None:

@@ -131,9 +131,10 @@ struct rmq_records_head {
 };
 /* The first piece is INLINE, because a frame begins with its length, which is that of all pieces less 4. */
 struct rmq_record_piece {
-    uint64_t position;           /* in the log: of whole records in one of its files, below the confirm offset; or RMQ_RECORD_INLINE */
+    uint64_t position;           /* in the log, below the confirm offset: of whole records in one of its files, or of a record's body;
+                                  * or RMQ_RECORD_INLINE */
     uint32_t size;
-    uint32_t messages;           /* records in it; 0: INLINE */
+    uint32_t messages;           /* records in it, 1 for a body; 0: INLINE */
 };
 #define RMQ_RECORD_INLINE 0xffffffffffffffffull
 #define RMQ_RECORD_PIECES_MAX 512

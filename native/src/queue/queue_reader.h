@@ -69,6 +69,15 @@ int rmq_queue_reader_matching(struct rmq_queue_reader *q, uint32_t slot, int64_t
 /* The unit at `offset`, a filler too. 0, an error as above, or
  *   -ENODATA  nothing is there now */
 int rmq_queue_reader_unit(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, struct rmq_queue_unit *unit, int64_t *next_offset);
+/* The records of at most `count` units from `offset` on as ranges of the log, for an answer that names them (RMQ_VERDICT_RECORDS).
+ * `taken` has the messages and bytes of the answer so far, and counts on. The call ends in front of the first record with which the
+ * answer would exceed that of a pull, and when there are `room` ranges. Returns the number of ranges, or an error as above. */
+struct rmq_answer_size {
+    uint32_t messages;
+    uint32_t bytes;
+};
+int rmq_queue_reader_ranges(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, int64_t count, struct rmq_answer_size *taken,
+                            struct rmq_record_piece *ranges, int room, int64_t *next_offset);
 /* Holds the `size` bytes of the log from `position` on, unchecked. 0, or
  *   -ENOENT   deleted
  *   -ENODATA  not below the confirm offset
@@ -133,6 +142,18 @@ static inline uint64_t rmq_queue_reader_position(const struct rmq_queue_reader *
 static inline int rmq_is_in_memory(const struct rmq_settings *settings, uint64_t log_end, uint64_t position)
 {
     return log_end - position <= settings->memory_window_bytes;
+}
+
+/* 1 when an answer may not have so many messages and bytes, if the record that was added last is at `position`: the bounds of a
+ * pull (DefaultMessageStore.isTheBatchFull). The first message is taken, however large. */
+static inline int rmq_records_exceed(const struct rmq_settings *s, uint64_t log_end, uint64_t position, uint32_t messages,
+                                     uint64_t bytes)
+{
+    if (messages <= 1)
+        return 0;
+    if (rmq_is_in_memory(s, log_end, position))
+        return bytes > s->pull_memory_bytes_max || messages > s->pull_memory_count_max;
+    return bytes > s->pull_disk_bytes_max || messages > s->pull_disk_count_max;
 }
 
 /* 1 when a subscription wants a unit with this tags code; of kind FILTER its record decides. */

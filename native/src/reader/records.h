@@ -27,19 +27,7 @@ struct rmq_records {
 };
 
 int rmq_records_open(struct rmq_records *records, struct rmq_outputs *outputs); /* 0 or -ENOMEM */
-void rmq_records_close(struct rmq_records *records); /* when every output is forgotten */
-
-/* 1 when an answer may not have so many messages and bytes, if the record that was added last is at `position`: the bounds of a
- * pull (DefaultMessageStore.isTheBatchFull). The first message is taken, however large. */
-static inline int rmq_records_exceed(const struct rmq_settings *s, uint64_t log_end, uint64_t position, uint32_t messages,
-                                     uint64_t bytes)
-{
-    if (messages <= 1)
-        return 0;
-    if (rmq_is_in_memory(s, log_end, position))
-        return bytes > s->pull_memory_bytes_max || messages > s->pull_memory_count_max;
-    return bytes > s->pull_disk_bytes_max || messages > s->pull_disk_count_max;
-}
+void rmq_records_close(struct rmq_records *records); /* after every output is forgotten */
 
 /* The verdict's frame, or the answer that it names for the case that a record cannot be sent. `note`: of the frame, NULL = its
  * answerer wants to know nothing. */
