@@ -38,3 +38,4 @@ def show_live(settings: Any, config: BrokerConfig) -> None:
     settings.log_level = level_number(config.log_level)
     for word, name in WORDS.items():
         setattr(settings, word, int(getattr(config, table[name][0])))
+    settings.config_version += 1

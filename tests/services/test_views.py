@@ -92,3 +92,23 @@ def test_a_changed_configuration_is_seen_at_the_next_look(tmp_path: Path) -> Non
     finally:
         run_config_path(plane).unlink(missing_ok=True)
     assert live().broker_permission == 2
+
+
+def test_in_a_loop_a_turn_looks_at_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = f"ringmq-test-{os.getpid()}"
+    config = BrokerConfig(store_path_root_dir=str(tmp_path))
+    path = write_run_config(plane, config)
+    looks = list[object]()
+    try:
+        live = ConfigWatcher(path)
+        live.turn(0)
+        write_run_config(plane, replace(config, broker_permission=4))
+        stat = os.stat
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", lambda of, **options: looks.append(of) or stat(of, **options))
+            assert [live().broker_permission for _ in range(3)] == [6, 6, 6]
+            assert not live.turn(0)
+            assert [live().broker_permission for _ in range(3)] == [4, 4, 4]
+    finally:
+        run_config_path(plane).unlink(missing_ok=True)
+    assert looks.count(path) == 1

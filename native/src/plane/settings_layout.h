@@ -94,7 +94,8 @@ struct rmq_settings {
     uint32_t held_polls_max;           /* per reader, at most RMQ_HELD_SLOTS */
     uint32_t held_connection_polls_max; /* of one connection */
     uint32_t held_bytes_max;           /* of their asks and answers, per reader */
-    uint8_t reserved[28];
+    uint32_t config_version;           /* +1 when the whole configuration was replaced (broker/live_settings.py) */
+    uint8_t reserved[24];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */
