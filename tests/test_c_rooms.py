@@ -27,6 +27,7 @@ MAY_INCLUDE = {
     "ha": {"base", "plane", "codec", "log"},
     "services": {"base", "plane", "metrics", "codec", "queue", "admission"},
     "timer": {"base", "plane", "metrics", "codec", "log", "queue", "index", "services"},
+    "pop": {"base", "plane", "metrics", "codec", "log", "queue", "filter", "services"},
     "spark": {"base", "codec", "queue"},
 }
 """Each room stands below those that include it."""

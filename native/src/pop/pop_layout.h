@@ -1,0 +1,107 @@
+/* pop_layout.h: the memory of POP: what consumers hold of each queue.
+ *
+ * A window is what one group holds of one queue. `next_offset` is where the next pop reads on. Below it, every message is done
+ * unless an entry names it. An entry is one pop of one queue: up to 64 queue offsets from `base_offset` on. Bit i of `present`:
+ * the consumer was given base_offset + i. Bit i of `acked`: that message is done.
+ *
+ * The memory is a header page, pages of windows, pages of entries (rmq_pop_layout says where). It holds no pointer and no
+ * number of a plane, so it outlives both. One process writes it, the worker `pop`. A death between any two stores leaves it
+ * usable:
+ *
+ *   - An entry counts once its `state` is not FREE. All other fields are stored before. FREE is stored to give it up.
+ *   - A pop publishes its entries, then moves `next_offset`. A start finds entries at or above `next_offset`: no consumer has got an
+ *     answer with them. They are RETURNED then, and `next_offset` moves behind them.
+ *   - An acknowledgement is one store to `acked`.
+ *   - A message moves to a new entry when its invisible time changes, or when it is given again. The new entry is MOVING until the
+ *     message is done in the old one. A start that finds it open in both leaves it to the old one, whose receipt the consumer has.
+ *   - A late acknowledgement stores `acked`, then `copied`.
+ */
+#ifndef RMQ_POP_LAYOUT_H
+#define RMQ_POP_LAYOUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef-begin */
+#define RMQ_POP_PAGE_BYTES 4096
+#define RMQ_POP_MAGIC 0x31504f50514d5252ull
+#define RMQ_POP_VERSION 1
+#define RMQ_POP_ENTRY_MESSAGES 64
+#define RMQ_POP_WINDOW_IDS 1048576   /* a mark has 20 bits for a window; id 0 is never used */
+#define RMQ_POP_SPAN_MAX 131072      /* offsets of one pop, from its start offset on */
+#define RMQ_POP_INVISIBLE_MS_MAX 2592000000 /* 30 days */
+
+#define RMQ_POP_FREE 0
+#define RMQ_POP_OPEN 1       /* a consumer has the messages until pop_time_ms + invisible_ms */
+#define RMQ_POP_REVIVING 2   /* their time is over: copies are on their way to the retry topic, or not yet flushed */
+#define RMQ_POP_REVIVED 3    /* no message is open. Copies wait in the retry topic, and an acknowledgement still withdraws one */
+#define RMQ_POP_RETURNED 4   /* no consumer has received them: the next pop of the queue begins with them */
+#define RMQ_POP_MOVING 5     /* an old entry may still have them. It counts as OPEN */
+
+struct rmq_pop_entry {
+    uint64_t base_offset;    /*  0 */
+    uint64_t present;        /*  8 */
+    uint64_t acked;          /* 16 */
+    int64_t pop_time_ms;     /* 24 of the wall clock, as in the receipt */
+    uint32_t invisible_ms;   /* 32 */
+    uint32_t start_delta;    /* 36 base_offset less the start offset of the receipt */
+    uint64_t copied;         /* 40 REVIVING, REVIVED. Bit i alone: a flushed copy waits in the retry topic. With bit i of `acked`:
+                              * the acknowledgement was late, and a copy is passed over */
+    uint32_t window;         /* 48 id */
+    uint32_t client;         /* 52 hash of the connection that popped, 0 = unknown */
+    uint16_t revive_queue;   /* 56 */
+    uint8_t state;           /* 58 */
+    uint8_t attempts;        /* 59 of the copies that could not be stored */
+    uint32_t check;          /* 60 CRC-32 of 0..15, 24..39, 48..57; never 0. `present` never changes while an entry lives */
+};
+
+struct rmq_pop_window {
+    uint32_t id;             /*  0 0 = unused. Stored last */
+    uint32_t queue_id;       /*  4 */
+    uint64_t birth;          /*  8 log offset from which the topic is the one of its name (ringmqTopicBirths.json), 0 = unknown */
+    int64_t next_offset;     /* 16 */
+    int64_t committed;       /* 24 the consumer offset that the worker reported last; -1 = none */
+    int64_t last_pop_ms;     /* 32 of the wall clock */
+    uint32_t check;          /* 40 CRC-32 of id, queue_id, birth; never 0 */
+    uint32_t reserved0;
+    uint64_t reported_start; /* 48 start_id of the plane whose table of offsets was told of `committed`; another one may be older */
+    uint64_t reserved;
+};
+
+/* The log at a snapshot. The memory says nothing of a log with other bytes. */
+struct rmq_pop_log_place {
+    uint64_t flushed_offset, end_offset;      /* flushed and append watermark */
+    uint32_t flushed_bytes, flushed_crc;      /* CRC-32 of so many bytes of the log before flushed_offset, */
+    uint32_t end_bytes, end_crc;              /* and of those before end_offset, which a power cut may take */
+};
+
+struct rmq_pop_header {
+    uint64_t magic;          /*   0 stored last, when the memory is made */
+    uint32_t version, windows_max;
+    uint64_t entries_max;    /*  16 */
+    uint64_t store_id;       /*  24 drawn when pop/ is made: a segment of another store is not used */
+    uint64_t snapshot;       /*  32 number of the last snapshot that was begun. Its place is places[snapshot % 2], stored before */
+    uint64_t copies_from;    /*  40 every copy that lies below it in the log is in the entries */
+    uint64_t start_id;       /*  48 of the plane whose start has compared the memory with the log */
+    uint64_t marks_from;     /*  56 marks of copies that lie below it in the log name other windows: ids were given anew */
+    uint32_t page_bytes;     /*  64 */
+    uint32_t clean;          /*  68 1 = the worker ended, and nothing has changed since */
+    uint32_t failed_errno;   /*  72 a snapshot could not be written: no process tries again. 0 = none */
+    uint32_t reserved;
+    struct rmq_pop_log_place places[2]; /* 80 */
+    uint32_t check;          /* 144 of a snapshot: CRC-32 of the bytes before. Files alone have to agree with it */
+    uint32_t reserved1;
+};
+
+/* Places of the parts, in bytes from the start. */
+struct rmq_pop_layout {
+    uint64_t windows_at, entries_at, bytes;
+    uint64_t mapped_bytes;   /* with a byte for each page behind it (pop_pages.h) */
+    uint32_t windows_max, entries_max;
+};
+struct rmq_pop_layout rmq_pop_layout_of(uint32_t windows_max, uint32_t entries_max);
+/* cdef-end */
+
+_Static_assert(sizeof(struct rmq_pop_entry) == 64 && offsetof(struct rmq_pop_entry, check) == 60, "entry");
+_Static_assert(sizeof(struct rmq_pop_window) == 64, "window");
+_Static_assert(sizeof(struct rmq_pop_header) == 152 && offsetof(struct rmq_pop_header, places) == 80, "header");
+#endif
