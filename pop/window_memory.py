@@ -1,0 +1,59 @@
+"""The memory of POP as the twin sees it: slots of native/src/pop/pop_layout.h, and a notice before each store.
+
+A death may fall between any two stores. A test raises in `before_store` to have one there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from ringmq.native import ffi, lib
+
+ENTRY_MESSAGES: int = lib.RMQ_POP_ENTRY_MESSAGES
+WINDOW_IDS: int = lib.RMQ_POP_WINDOW_IDS
+
+
+def no_notice() -> None:
+    """The notice of a memory that is not watched."""
+
+
+class WindowMemory:
+    """Slots of windows and entries in `layout.bytes` of memory. No chunk of it is missing."""
+
+    def __init__(self, windows_max: int, entries_max: int, data: bytes | None = None) -> None:
+        self.layout = lib.rmq_pop_layout_of(windows_max, entries_max)
+        self.windows_max, self.entries_max = windows_max, entries_max
+        self.bytes = ffi.new("uint8_t[]", self.layout.mapped_bytes)
+        if data is not None:
+            ffi.memmove(self.bytes, data, self.layout.bytes)
+        self._windows = ffi.cast("struct rmq_pop_window *", self.bytes + self.layout.windows_at)
+        self._entries = ffi.cast("struct rmq_pop_entry *", self.bytes + self.layout.entries_at)
+        self.before_store: Callable[[], None] = no_notice
+
+    def window(self, place: int) -> Any:
+        """The window in a slot."""
+        return self._windows[place]
+
+    def entry(self, number: int) -> Any:
+        """The entry in a slot."""
+        return self._entries[number]
+
+    def store(self, slot: Any, field: str, value: int) -> None:
+        """One store."""
+        self.before_store()
+        setattr(slot, field, value)
+
+    def content(self) -> bytes:
+        """All bytes as they are now."""
+        return bytes(ffi.buffer(self.bytes, self.layout.bytes))
+
+
+def window_check(window: Any) -> int:
+    """The checksum of a window's fixed fields."""
+    return crc32(ffi.buffer(ffi.addressof(window))[:16]) or 1
+
+
+def entry_check(entry: Any) -> int:
+    """The checksum of the fields that never change while an entry lives."""
+    data = ffi.buffer(ffi.addressof(entry))
+    return crc32(data[:16] + data[24:40] + data[48:58]) or 1
