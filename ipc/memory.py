@@ -154,8 +154,10 @@ def _kib_lines(path: str, names: Iterable[bytes]) -> list[int]:
 
 
 def _shared_bytes(plane_name: str) -> int:
+    """Of the segments of the plane, and of those that outlive it."""
+    names = f"{plane_name}-", f"{segment.lasting_of_plane(plane_name, 'pop')}-"
     with os.scandir(segment.SHM_DIR) as entries:
-        return sum(_allocated_bytes(entry) for entry in entries if entry.name.startswith(f"{plane_name}-"))
+        return sum(_allocated_bytes(entry) for entry in entries if entry.name.startswith(names))
 
 
 def _allocated_bytes(entry: os.DirEntry[str]) -> int:

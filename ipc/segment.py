@@ -3,6 +3,9 @@
 Each start draws a new secret and writes it into `<store>/ringmq.shm`. So no other user can occupy a name before the
 broker makes it, and processes that may read the store find the plane. Brokers of earlier versions have
 names without a secret. Two brokers on one store would collide; the store's lock prevents that.
+
+A lasting segment outlives the broker: /dev/shm/ringmq-<part>-<st_dev>-<st_ino>-<secret>. Its owner keeps the secret in
+a file of the store, and removes the segment at a clean stop.
 """
 
 import contextlib
@@ -115,6 +118,26 @@ def open_segment(name: str, part: str, writable: bool = True) -> mmap.mmap:
         return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
     finally:
         os.close(descriptor)
+
+
+def lasting_name(store_root: Path, part: str) -> str:
+    """Name of a segment of the store that outlives its broker, without the secret."""
+    status = store_root.stat()
+    return f"ringmq-{part}-{status.st_dev:x}-{status.st_ino:x}"
+
+
+def lasting_of_plane(name: str, part: str) -> str:
+    """The same for the store of the plane `name`."""
+    parts = name.split("-")
+    return f"ringmq-{part}-{parts[1]}-{parts[2]}" if len(parts) > 2 else f"{name}-{part}"
+
+
+def remove_lasting(store_root: Path, part: str, *, keep: Path | None = None) -> None:
+    """Unlink this user's lasting segments of the store's place, but for one. Segments of other users stay."""
+    for path in SHM_DIR.glob(f"{lasting_name(store_root, part)}-*"):
+        with contextlib.suppress(PermissionError, IsADirectoryError, FileNotFoundError):
+            if path != keep and path.lstat().st_uid == os.geteuid():
+                path.unlink()
 
 
 def remove_segments(name: str) -> None:

@@ -1,0 +1,368 @@
+"""The files of POP's memory: `<root>/pop/image` and `<root>/pop/journal`.
+
+The image is the memory as it was at one moment, the last snapshot, with its pages at their places. A snapshot is
+written to the journal first, and synced. Then its pages go to their places in the image, which is synced, too. So a
+power cut leaves a whole journal or a whole image. A start that finds a whole journal writes its pages into the image
+again.
+
+A journal is a head, the pages, their numbers (u32), and an end with a CRC-32 of all bytes before. Numbers are
+little-endian.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ringmq.native import ffi, lib
+from ringmq.store.markers import sync_directory
+from ringmq.store.safe_files import open_to_write
+
+FOLDER = "pop"
+IMAGE, JOURNAL = "image", "journal"
+FOLDER_MODE, FILE_MODE = 0o750, 0o640
+PAGE: int = lib.RMQ_POP_PAGE_BYTES
+CHUNK: int = lib.RMQ_POP_CHUNK_BYTES
+HEADER_BYTES: int = ffi.sizeof("struct rmq_pop_header")
+CHECK_AT: int = ffi.offsetof("struct rmq_pop_header", "check")
+ENTRY_BYTES: int = ffi.sizeof("struct rmq_pop_entry")
+STATE_AT: int = ffi.offsetof("struct rmq_pop_entry", "state")
+ENTRIES_MAX = 1 << 26
+"""The layout has no larger memory (4 GiB): a header that names one is damaged."""
+WINDOWS_MAX = 1 << 24
+HEAD = struct.Struct("<8sIIQQ")
+END = struct.Struct("<IIQ8s")
+HEAD_MAGIC, END_MAGIC = b"RMQPOPJ1", b"RMQPOPE1"
+JOURNAL_KEPT_BYTES = 16 << 20
+"""A journal that was larger is cut once its pages are in the image."""
+Bytes = bytes | bytearray | memoryview
+Step = Callable[[str], None]
+"""Called between two steps with a name: a test kills the process there."""
+
+
+def passed(step: str) -> None:
+    """The crash point behind a step, in a build that has crash points."""
+    if lib.rmq_crash_points_built():
+        lib.rmq_crash_point(step.encode())
+
+
+class DiskFile:
+    """A file that is written at offsets. Every method raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.descriptor = open_to_write(path, os.O_RDWR)
+        except FileNotFoundError:
+            self.descriptor = open_to_write(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            give_to_group(self.descriptor, path.parent)
+
+    def write(self, data: Bytes, at: int) -> None:
+        """Write all of the bytes at an offset."""
+        rest = memoryview(data).cast("B")
+        while rest:
+            written = os.pwrite(self.descriptor, rest, at)
+            rest, at = rest[written:], at + written
+
+    def apply(self, journal: DiskFile, at: int, numbers: Any, count: int) -> None:
+        """Copy pages that lie in the journal from `at` on to their places."""
+        code = int(lib.rmq_pop_pages_apply(self.descriptor, journal.descriptor, at, numbers, count))
+        if code < 0:
+            raise OSError(-code, os.strerror(-code), str(self.path))
+
+    def sync(self) -> None:
+        """Bring all bytes to the disk."""
+        os.fdatasync(self.descriptor)
+
+    def cut(self, size: int) -> None:
+        """Give the file this size."""
+        os.ftruncate(self.descriptor, size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self.descriptor).st_size
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.descriptor)
+
+
+def give_to_group(descriptor: int, folder: Path) -> None:
+    """Give a new file to the group of its folder, whose members may read it."""
+    with contextlib.suppress(PermissionError):  # not in the group: the process's own group reads it
+        os.fchown(descriptor, -1, folder.stat().st_gid)
+    os.fchmod(descriptor, FILE_MODE)
+
+
+def make_folder(root: Path) -> Path:
+    """`<root>/pop`, made durably if it is not there. Raises OSError."""
+    folder = root / FOLDER
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        return folder
+    with contextlib.suppress(PermissionError):
+        os.chown(folder, -1, root.stat().st_gid)
+    sync_directory(root)
+    return folder
+
+
+class Header(Struct, frozen=True):
+    """The words of a header that an opener compares (native/src/pop/pop_layout.h)."""
+
+    store_id: int
+    snapshot: int
+    windows_max: int
+    entries_max: int
+
+    @property
+    def layout(self) -> Any:
+        """The places of the parts of this memory."""
+        return lib.rmq_pop_layout_of(self.windows_max, self.entries_max)
+
+
+class HeaderError(ValueError):
+    """A header that this build cannot use. The message says why."""
+
+
+def read_header(data: bytes, *, has_check: bool) -> Header:
+    """Read a header. `has_check`: it is of a file, whose check has to agree. Raises HeaderError."""
+    if len(data) < HEADER_BYTES or not any(data[:HEADER_BYTES]):
+        raise HeaderError("it has no header")
+    head = ffi.new("struct rmq_pop_header *")
+    ffi.buffer(head)[:] = data[:HEADER_BYTES]
+    if head.magic != lib.RMQ_POP_MAGIC:
+        raise HeaderError("its header is damaged")
+    if head.version != lib.RMQ_POP_VERSION or head.page_bytes != PAGE:
+        raise HeaderError(f"it is of version {head.version}, this build has version {lib.RMQ_POP_VERSION}")
+    if has_check and head.check != zlib.crc32(data[:CHECK_AT]):
+        raise HeaderError("its header is damaged")
+    if not (head.store_id and 0 < head.windows_max <= WINDOWS_MAX and 0 < head.entries_max <= ENTRIES_MAX):
+        raise HeaderError("its header is damaged")
+    return Header(int(head.store_id), int(head.snapshot), int(head.windows_max), int(head.entries_max))
+
+
+def seal_header(head: Any) -> None:
+    """Store the check of a header, as files have it."""
+    head.check = zlib.crc32(bytes(ffi.buffer(head))[:CHECK_AT])
+
+
+class JournalWriter:
+    """Writes one snapshot to the journal, then into the image. Every method raises OSError."""
+
+    def __init__(self, journal: DiskFile, header: Header, pages: int, step: Step = passed) -> None:
+        self._journal, self._header, self._pages, self._step = journal, header, pages, step
+        self._numbers = bytearray()
+        self._at = 0
+        self._crc = 0
+
+    def add(self, numbers: Bytes, data: Bytes) -> None:
+        """Write pages."""
+        if not self._at:
+            header = self._header
+            self._add(HEAD.pack(HEAD_MAGIC, lib.RMQ_POP_VERSION, self._pages, header.store_id, header.snapshot))
+        self._numbers += numbers
+        self._add(data)
+        self._step("pop-journal-pages")
+
+    def finish(self) -> None:
+        """Write the end, and sync: from now on a start uses this snapshot."""
+        if len(self._numbers) != 4 * self._pages:
+            raise ValueError(f"{len(self._numbers) // 4} pages were written, the snapshot has {self._pages}")
+        self._add(self._numbers)
+        self._add(END.pack(self._crc, self._pages, self._header.snapshot, END_MAGIC))
+        self._step("pop-journal-written")
+        self._journal.sync()
+        self._step("pop-journal-synced")
+
+    def apply(self, image: DiskFile) -> None:
+        """Write the pages to their places, and sync."""
+        numbers = ffi.from_buffer("uint32_t[]", self._numbers)
+        image.apply(self._journal, HEAD.size, numbers, self._pages)
+        self._step("pop-image-written")
+        image.sync()
+        self._step("pop-image-synced")
+        if self._at > JOURNAL_KEPT_BYTES:
+            self._journal.cut(JOURNAL_KEPT_BYTES)
+
+    def _add(self, data: Bytes) -> None:
+        self._journal.write(data, self._at)
+        self._at += len(memoryview(data).cast("B"))
+        self._crc = zlib.crc32(data, self._crc)
+
+
+class Journal(Struct, frozen=True):
+    """A whole journal."""
+
+    store_id: int
+    snapshot: int
+    numbers: bytes
+    first_page: bytes
+    """The header page as the snapshot has it."""
+
+
+def read_journal(path: Path) -> Journal | None:
+    """The journal, None if it is missing or not whole. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < HEAD.size + END.size:
+            return None
+        with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as data:
+            return _whole_journal(data)
+    finally:
+        os.close(descriptor)
+
+
+def _whole_journal(data: memoryview) -> Journal | None:
+    magic, version, pages, store_id, snapshot = HEAD.unpack_from(data)
+    end = HEAD.size + pages * (PAGE + 4)
+    if magic != HEAD_MAGIC or version != lib.RMQ_POP_VERSION or end + END.size > len(data):
+        return None
+    crc, *rest = END.unpack_from(data, end)
+    if rest != [pages, snapshot, END_MAGIC] or zlib.crc32(data[:end]) != crc:
+        return None
+    numbers = bytes(data[end - 4 * pages : end])
+    first = next((at for at in range(pages) if not any(numbers[4 * at : 4 * at + 4])), None)
+    page = b"" if first is None else bytes(data[HEAD.size + first * PAGE :][:PAGE])
+    return Journal(store_id, snapshot, numbers, page)
+
+
+def load(folder: Path) -> Header | None:
+    """Write a whole journal into the image, and return the header of the image. None: there is no image.
+
+    Raises HeaderError for an image that this build cannot use, and OSError.
+    """
+    if not (folder / IMAGE).exists():
+        return None
+    image = DiskFile(folder / IMAGE)
+    try:
+        journal = read_journal(folder / JOURNAL)
+        if journal is not None and is_of_image(journal, os.pread(image.descriptor, PAGE, 0)):
+            file = DiskFile(folder / JOURNAL)
+            try:
+                numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
+                image.apply(file, HEAD.size, numbers, len(journal.numbers) // 4)
+            finally:
+                file.close()
+            image.sync()
+            passed("pop-journal-replayed")
+        return read_header(os.pread(image.descriptor, PAGE, 0), has_check=True)
+    finally:
+        image.close()
+
+
+def is_of_image(journal: Journal, page: bytes) -> bool:
+    """True unless the journal is older than the image, or of another store. A torn header page tells nothing."""
+    try:
+        header = read_header(page, has_check=True)
+    except HeaderError:
+        return bool(journal.first_page)
+    return journal.store_id == header.store_id and journal.snapshot >= header.snapshot
+
+
+def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges of a sparse file that are no holes, as (begin, end) within these bounds. Raises OSError."""
+    at = begin
+    while at < end:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        if at >= end:
+            return
+        hole = min(end, os.lseek(descriptor, at, os.SEEK_HOLE))
+        yield at, hole
+        at = hole
+
+
+def number_header(head: Any, place: Any) -> None:
+    """Make the header that of the next snapshot, with a place in the log."""
+    head.places[(head.snapshot + 1) % 2] = place
+    head.snapshot += 1
+    seal_header(head)
+
+
+def write_image(folder: Path, memory: Any, layout: Any, has: Callable[[int], bool], step: Step = passed) -> None:
+    """Write a whole image in place of the one that is there, durably. Raises OSError.
+
+    `has`: says if the memory has the chunk at an offset. The header has a number that no earlier snapshot has, so a
+    journal of these is not used.
+    """
+    fresh = folder / (IMAGE + ".tmp")
+    fresh.unlink(missing_ok=True)
+    file = DiskFile(fresh)
+    try:
+        file.cut(int(layout.bytes))
+        for at in range(0, int(layout.bytes), CHUNK):
+            if has(at):
+                file.write(memory[at : min(at + CHUNK, int(layout.bytes))], at)
+        file.sync()
+    finally:
+        file.close()
+    step("pop-image-made")
+    _take_place(fresh)
+
+
+def _take_place(fresh: Path) -> None:
+    """The new image counts from its new name on. An older journal does not count beside it."""
+    folder = fresh.parent
+    fresh.replace(folder / IMAGE)
+    sync_directory(folder)
+    (folder / JOURNAL).unlink(missing_ok=True)
+
+
+def new_image(folder: Path, head: Any, step: Step = passed) -> None:
+    """Make an image without windows and entries, durably. Any journal is removed before. Raises OSError."""
+    fresh = folder / (IMAGE + ".tmp")
+    fresh.unlink(missing_ok=True)
+    file = DiskFile(fresh)
+    try:
+        seal_header(head)
+        file.write(bytes(ffi.buffer(head)).ljust(PAGE, b"\0"), 0)
+        file.sync()
+    finally:
+        file.close()
+    step("pop-image-made")
+    _take_place(fresh)
+
+
+def widen(folder: Path, stored: Header, windows_max: int) -> Header:
+    """Make room for more windows: a new image takes the place of the old one. Raises OSError."""
+    wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max)
+    old, new = stored.layout, wider.layout
+    moved = int(new.entries_at - old.entries_at)
+    fresh = folder / (IMAGE + ".tmp")
+    fresh.unlink(missing_ok=True)
+    source, file = DiskFile(folder / IMAGE), DiskFile(fresh)
+    try:
+        for begin, end in data_ranges(source.descriptor, 0, int(old.bytes)):
+            for at in range(begin, end, PAGE):
+                data = os.pread(source.descriptor, PAGE, at)
+                file.write(data, at if at < old.entries_at else at + moved)
+        head = ffi.new("struct rmq_pop_header *")
+        ffi.buffer(head)[:] = os.pread(source.descriptor, HEADER_BYTES, 0)
+        head.windows_max = windows_max
+        number_header(head, head.places[head.snapshot % 2])
+        file.write(bytes(ffi.buffer(head)), 0)
+        file.sync()
+    finally:
+        source.close()
+        file.close()
+    _take_place(fresh)
+    return wider
