@@ -1,0 +1,279 @@
+"""Snapshots of POP's memory, written by a thread (`snapshot_core.py` has their order, `image_file.py` the files).
+
+The loop of the worker never waits for the disk. It copies some pages a turn, and hands blocks of them to the thread.
+The names of windows are synced before the first snapshot that may have their ids.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from ringmq.native import ffi, lib
+from ringmq.pop import image_file
+from ringmq.pop.image_file import IMAGE, JOURNAL, PAGE, DiskFile, Header, JournalWriter, Step, passed
+from ringmq.pop.log_place import LogPlace, LogTail
+from ringmq.pop.memory import PopMemory, PopMemoryError, describe
+from ringmq.pop.snapshot_core import (
+    INTERVAL_MS,
+    AllTaken,
+    Begin,
+    Broken,
+    Due,
+    Effect,
+    Event,
+    Failed,
+    Finish,
+    GiveUp,
+    Measure,
+    Measured,
+    OnDisk,
+    Refuse,
+    Saved,
+    SnapshotCore,
+    State,
+)  # fmt: skip
+
+TAKEN_A_TURN = 256
+"""Pages that one turn copies out: 0.1 to 0.3 ms."""
+QUEUED_MAX = 64
+"""Blocks that wait for the thread at most. Then only changed pages are copied out."""
+KEPT_PAGES_MAX = 16_384
+"""Copied pages (64 MiB) beyond which a snapshot is given up: the disk does not follow."""
+FINISH_STEP_S = 0.001
+
+
+class Watermarks(Protocol):
+    """The words of the plane's watermark page that are read here."""
+
+    min_offset: int
+    flushed_offset: int
+    append_offset: int
+
+
+class SyncedNames(Protocol):
+    """The part of `ringmq.pop.names.Names` that a snapshot needs."""
+
+    def sync(self) -> None: ...
+
+
+class Files:
+    """The two files, opened for the thread. `open_file`: tests give one that fails. Raises PopMemoryError."""
+
+    def __init__(self, memory: PopMemory, open_file: Callable[..., DiskFile] = DiskFile) -> None:
+        try:
+            self.image = open_file(memory.folder / IMAGE)
+            try:
+                self.journal = open_file(memory.folder / JOURNAL)
+            except BaseException:
+                self.image.close()
+                raise
+        except OSError as error:
+            raise PopMemoryError(f"pop: {_failure(error)}") from error
+
+    def close(self) -> None:
+        """Close both."""
+        self.journal.close()
+        self.image.close()
+
+
+class Snapshots:
+    """`log`: a view of the log that belongs to the thread. `copies_from`: every copy in the log before this offset is
+    in the entries; asked when a snapshot begins. `wake`: rings the worker, called in the thread.
+    """
+
+    def __init__(
+        self, memory: PopMemory, log: LogTail, watermarks: Watermarks, names: SyncedNames, *,
+        copies_from: Callable[[], int] | None = None, wake: Callable[[], None] = lambda: None,
+        files: Files | None = None, step: Step = passed,
+    ) -> None:  # fmt: skip
+        self._memory, self._log, self._marks, self._names = memory, log, watermarks, names
+        self._copies_from, self._wake, self._step = copies_from, wake, step
+        failed = int(memory.header.failed_errno)
+        self._core = SnapshotCore(_failure(OSError(failed, "an earlier write failed")) if failed else "")
+        self._files = files or Files(memory)
+        self._thread = ThreadPoolExecutor(1, "pop-snapshots")
+        self._tasks: deque[Future[Any]] = deque()
+        self._writer: JournalWriter | None = None
+        self._place: LogPlace | None = None
+        self.written = self.given_up = 0
+        """Counts of snapshots."""
+        self._began_ms = 0
+        self.saved_ms: int | None = None
+        """Monotonic time of the moment that the image has. None: no snapshot is written yet."""
+
+    @property
+    def failure(self) -> str | None:
+        """The reason why POP has to refuse its requests."""
+        return self._core.failure or None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the image has all changes."""
+        return self._core.state is State.RESTS and not lib.rmq_pop_pages_is_changed(self._memory.pages)
+
+    def turn(self, now_ms: int) -> None:
+        """Do the work that is due. Called at each turn of the worker's loop, with the monotonic time."""
+        core = self._core
+        match core.state:
+            case State.RESTS:
+                if now_ms >= core.next_ms and lib.rmq_pop_pages_is_changed(self._memory.pages):
+                    self._do(Due(), now_ms)
+            case State.MEASURES:
+                if (task := self._done()) is not None:
+                    self._place = task.result()
+                    self._do(Measured(), now_ms)
+            case State.TAKES:
+                self._take(now_ms)
+            case State.WRITES:
+                if self._done() is not None and not self._tasks:
+                    self._do(OnDisk(), now_ms)
+            case State.FAILED:
+                pass
+        if (fault := self._fault()) is not None and core.state is not State.FAILED:
+            self._do(Failed(_failure(fault), fault.errno or errno.EIO), now_ms)
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """Time until `turn` is due, if the thread does not ring."""
+        match self._core.state:
+            case State.TAKES:
+                return 0 if len(self._tasks) < QUEUED_MAX else 10
+            case State.RESTS if lib.rmq_pop_pages_is_changed(self._memory.pages):
+                return max(0, min(INTERVAL_MS, self._core.next_ms - now_ms))
+        return INTERVAL_MS
+
+    def finish(self, timeout_ms: int) -> bool:
+        """Write the last snapshot of a clean stop, marked as such. False: the image does not have all, so the segment
+        has to stay. Nothing may change the memory meanwhile."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        is_marked = False
+        while self._core.state is not State.FAILED and time.monotonic() < deadline:
+            if self._core.state is State.RESTS:
+                if is_marked and self.is_idle:
+                    return True
+                if not is_marked:
+                    self._memory.touch_header()
+                    self._memory.header.clean = 1
+                    is_marked = True
+                self._core.next_ms = 0
+            self.turn(time.monotonic_ns() // 1_000_000)
+            time.sleep(FINISH_STEP_S)
+        return False
+
+    def close(self) -> None:
+        """End the thread, whatever it does. The memory stays as it is."""
+        self._writer = None
+        self._thread.shutdown(wait=True)
+        lib.rmq_pop_pages_give_up(self._memory.pages)
+        self._files.close()
+
+    # ---- effects ----
+
+    def _do(self, event: Event, now_ms: int) -> None:
+        for effect in self._core.step(event, now_ms):
+            self._perform(effect, now_ms)
+
+    def _perform(self, effect: Effect, now_ms: int) -> None:
+        pages = self._memory.pages
+        match effect:
+            case Measure():
+                self._submit(self._measure)
+            case Begin():
+                self._begin(now_ms)
+            case Finish():
+                self._submit(self._finish_file, self._writer)
+            case Saved():
+                lib.rmq_pop_pages_saved(pages)
+                self.written += 1
+                self.saved_ms = self._began_ms
+            case GiveUp():
+                self.given_up += 1
+                self._writer = None
+                lib.rmq_pop_pages_give_up(pages)
+            case Refuse(number):
+                self._memory.touch_header()
+                self._memory.header.failed_errno = number
+
+    def _begin(self, now_ms: int) -> None:
+        """The place is stored beside that of the last snapshot, then the number, which makes it count."""
+        memory, header, place = self._memory, self._memory.header, self._place
+        assert place is not None, "it was measured"
+        memory.touch_header()
+        number = int(header.snapshot) + 1
+        place.store(header.places[number % 2])
+        self._step("pop-place-stored")
+        if self._copies_from is not None:
+            header.copies_from = max(int(header.copies_from), self._copies_from())
+        header.snapshot = number
+        image_file.seal_header(header)
+        self._step("pop-snapshot-begun")
+        count = int(lib.rmq_pop_pages_begin(memory.pages))
+        words = Header(int(header.store_id), number, int(header.windows_max), int(header.entries_max))
+        self._began_ms = now_ms
+        self._writer = JournalWriter(self._files.journal, words, count, self._step)
+
+    def _take(self, now_ms: int) -> None:
+        pages = self._memory.pages
+        self._done()
+        if self._fault() is not None:
+            return
+        waiting = int(lib.rmq_pop_pages_take(pages, TAKEN_A_TURN)) if len(self._tasks) < QUEUED_MAX else 1
+        if lib.rmq_pop_pages_is_broken(pages) or int(lib.rmq_pop_pages_kept(pages)) > KEPT_PAGES_MAX:
+            self._do(Broken(), now_ms)
+            return
+        while len(self._tasks) < QUEUED_MAX and (block := lib.rmq_pop_pages_block(pages)) != ffi.NULL:
+            self._submit(self._write_block, self._writer, block)
+        if not waiting and not lib.rmq_pop_pages_kept(pages):
+            self._do(AllTaken(), now_ms)
+
+    # ---- in the thread ----
+
+    def _measure(self) -> LogPlace:
+        marks = self._marks
+        flushed, end = int(marks.flushed_offset), int(marks.append_offset)
+        return LogPlace.measure(self._log, int(marks.min_offset), min(flushed, end), end)
+
+    def _write_block(self, writer: JournalWriter, block: Any) -> None:
+        try:
+            if writer is self._writer:  # else the snapshot was given up
+                count = int(block.count)
+                writer.add(ffi.buffer(block.numbers, 4 * count)[:], memoryview(ffi.buffer(block.data, count * PAGE)))
+        finally:
+            lib.rmq_pop_block_free(block)
+
+    def _finish_file(self, writer: JournalWriter) -> None:
+        self._names.sync()
+        self._step("pop-names-synced")
+        writer.finish()
+        writer.apply(self._files.image)
+
+    # ---- tasks ----
+
+    def _submit(self, task: Callable[..., Any], *arguments: Any) -> None:
+        future = self._thread.submit(task, *arguments)
+        future.add_done_callback(lambda done: self._wake())
+        self._tasks.append(future)
+
+    def _done(self) -> Future[Any] | None:
+        """Remove finished tasks. Returns the last one that was removed, if none is left; None while one runs or has
+        failed."""
+        last = None
+        while self._tasks and self._tasks[0].done() and not self._tasks[0].exception():
+            last = self._tasks.popleft()
+        return last if not self._tasks else None
+
+    def _fault(self) -> OSError | None:
+        for task in self._tasks:
+            if task.done() and (error := task.exception()) is not None:
+                if not isinstance(error, OSError):
+                    raise error
+                return error
+        return None
+
+
+def _failure(error: OSError) -> str:
+    return f"the memory of POP cannot be saved: {describe(error)}"
