@@ -1,0 +1,265 @@
+"""The windows of groups and queues: made at the first pop, found again at a start, ended with their topic or group.
+
+A window belongs to a group, a topic and a queue id by their names, which outlive the plane. C finds it by the numbers
+that both have in this plane (native/src/pop/pop_index.h).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.plane import NONE, Plane
+from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
+from ringmq.remoting import names as topic_names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import RequestError
+from ringmq.store.queue_reader import QueueReader, QueueReadError
+
+
+class NamesFile(Protocol):
+    """The names of windows on disk (`ringmq.pop.names`)."""
+
+    def add(self, group: str, topic: str, queue_id: int, birth: int) -> int:
+        """A new id. Raises OSError."""
+
+    def all(self) -> Iterator[tuple[int, str, str, int]]:
+        """(id, group, topic, queue id), the oldest first."""
+
+    def forget(self, window_id: int) -> None:
+        """Forget a window that has ended. Its id is not used again."""
+
+
+class Window(NamedTuple):
+    """A window with the numbers that its group and queue have in this plane."""
+
+    place: int
+    window_id: int
+    group_id: int
+    queue_slot: int
+
+
+class Key(NamedTuple):
+    """The names of a window."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+class WindowNames:
+    """Makes, finds and ends windows. `start_offsets`: reads the log offsets at which topics were made anew."""
+
+    def __init__(
+        self, plane: Plane, windows: Any, names: NamesFile, reader: QueueReader,
+        start_offsets: Callable[[], Mapping[str, int]], config: Callable[[], BrokerConfig], windows_max: int,
+    ) -> None:  # fmt: skip
+        self._plane, self._windows, self._names, self._reader = plane, windows, names, reader
+        self._start_offsets, self._config = start_offsets, config
+        groups_max = int(plane.header.tables.group_capacity)
+        self.index: Any = lib.rmq_pop_index_open(table_secret(), windows_max, groups_max)
+        if self.index == ffi.NULL:
+            raise MemoryError(f"no memory for the index of {windows_max} windows")
+        self._windows_max = windows_max
+        self._known: dict[Key, Window] = {}
+        self._keys: dict[int, Key] = {}
+        """By the id of the window."""
+        self.changes = 0
+        """Windows that were made or ended."""
+        self._unseen: list[Key] = []
+        """Of the look at deleted topics and groups that is under way."""
+        self._load()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Window]:
+        """All windows. Do not make or end any meanwhile."""
+        return iter(self._known.values())
+
+    def close(self) -> None:
+        """Forget the index."""
+        lib.rmq_pop_index_close(self.index)
+        self.index = ffi.NULL
+
+    def find(self, group_id: int, queue_slot: int) -> Window | None:
+        """The window of a group's queue."""
+        found = ffi.new("uint32_t *")
+        place = int(lib.rmq_pop_index_find(self.index, group_id, queue_slot, found))
+        return None if place == NONE else Window(place, int(found[0]), group_id, queue_slot)
+
+    def named(self, window_id: int) -> tuple[Key, Window] | None:
+        """The names of a window, and its numbers in this plane. None: it has ended."""
+        key = self._keys.get(window_id)
+        return None if key is None else (key, self._known[key])
+
+    def native(self, window: Window) -> Any:
+        """Its struct rmq_pop_window, to read."""
+        return lib.rmq_pop_window_at(self._windows, window.place)
+
+    def make_all(self, group_id: int, topic_id: int, *, from_min: bool) -> None:
+        """Make the windows that a group lacks of a topic. `from_min`: a group without an offset begins at the oldest
+        message, else at the newest.
+
+        Raises RequestError at the bound of windows, and OSError.
+        """
+        topic, group = self._name(self._plane.topic(topic_id)), self._name(self._plane.group(group_id))
+        birth = self._start_offsets().get(topic, 0)
+        for queue_id in range(int(self._plane.topic(topic_id).config) >> 8 & 0xFFFF):
+            slot = self._plane.queue_find(topic_id, queue_id)
+            if slot is None:
+                continue
+            known = self._known.get(key := Key(group, topic, queue_id))
+            if known is not None and known.queue_slot == slot and self._is_there(known):
+                continue
+            if known is not None:
+                self.end(known)
+            self._make(key, group_id, slot, self._first_offset(group_id, slot, topic, from_min=from_min), birth)
+
+    def begin_at(self, window: Window, offset: int) -> Window:
+        """End a window, and begin another one of the same group and queue at an offset. Raises as `make_all`."""
+        key = self._key_of(window)
+        birth = int(self.native(window).birth)
+        self.end(window)
+        return self._make(key, window.group_id, window.queue_slot, offset, birth)
+
+    def end(self, window: Window) -> int:
+        """End a window. Returns the number of its entries."""
+        key = self._key_of(window)
+        lib.rmq_pop_index_forget(self.index, window.group_id, window.queue_slot)
+        self._known.pop(key, None)
+        self._keys.pop(window.window_id, None)
+        self._names.forget(window.window_id)
+        self.changes += 1
+        return int(lib.rmq_pop_window_drop(self._windows, window.place)) if self._is_there(window) else 0
+
+    def begin_look(self) -> None:
+        """Begin a look at all windows, unless one is under way."""
+        if not self._unseen:
+            self._unseen = list(self._known)
+
+    @property
+    def is_looking(self) -> bool:
+        """True while a look is under way."""
+        return bool(self._unseen)
+
+    def end_gone(self, room: int) -> list[Key]:
+        """Look at `room` windows more. End those of deleted topics and groups, and return their names."""
+        looked = self._unseen[-room:]
+        del self._unseen[-room:]
+        gone = list[Key]()
+        for key in looked:
+            window = self._known.get(key)
+            if window is not None and not self._is_wanted(key, window):
+                self.end(window)
+                gone.append(key)
+        return gone
+
+    # ---- inside ----
+
+    def _load(self) -> None:
+        """Find the windows of the memory again. Those of a topic that was made anew end, and those whose names are
+        gone."""
+        start_offsets = self._start_offsets()
+        for window_id, group, topic, queue_id in self._names.all():
+            place = int(lib.rmq_pop_window_place(self._windows, window_id))
+            if place == NONE:
+                continue
+            found = self._numbers(group, topic, queue_id)
+            birth = int(lib.rmq_pop_window_at(self._windows, place).birth)
+            if found is None or birth < start_offsets.get(topic, 0):
+                lib.rmq_pop_window_drop(self._windows, place)
+                self._names.forget(window_id)
+                continue
+            older = self._known.get(key := Key(group, topic, queue_id))
+            if older is not None:
+                self.end(older)
+            self._put(key, Window(place, window_id, *found))
+
+    def _numbers(self, group: str, topic: str, queue_id: int) -> tuple[int, int] | None:
+        plane = self._plane
+        group_id, topic_id = plane.group_find(group), plane.topic_find(topic)
+        if group_id is None or topic_id is None:
+            return None
+        is_live = plane.group(group_id).config & lib.RMQ_GROUP_LIVE and self._is_live(topic_id)
+        slot = plane.queue_find(topic_id, queue_id) if is_live else None
+        return None if slot is None else (group_id, slot)
+
+    def _make(self, key: Key, group_id: int, slot: int, offset: int, birth: int) -> Window:
+        limit = min(self._config().offsets_max, self._windows_max)
+        if len(self._known) >= limit:
+            raise RequestError(
+                f"the broker holds {limit} windows of groups and queues, its limit: see ringmqOffsetsMax",
+                field="consumerGroup", code=ResponseCode.POLLING_TIMEOUT, limit=limit,
+            )  # fmt: skip
+        window_id, place = self._names.add(*key, birth), ffi.new("uint32_t *")
+        code = int(lib.rmq_pop_window_make(self._windows, window_id, key.queue_id, birth, offset, place))
+        if code == -errno.ENOSPC:
+            raise _none_is_free(self._windows_max)
+        if code < 0:
+            raise OSError(-code, f"window {window_id} of {key} cannot be made")
+        committed = self._committed(group_id, slot)
+        if committed >= 0:
+            start_id = int(self._plane.watermarks.start_id)
+            lib.rmq_pop_set_committed(self._windows, place[0], committed, start_id)
+        return self._put(key, Window(int(place[0]), window_id, group_id, slot))
+
+    def _put(self, key: Key, window: Window) -> Window:
+        place, window_id, group_id, slot = window
+        if lib.rmq_pop_index_put(self.index, group_id, slot, place, window_id) < 0:
+            raise _none_is_free(self._windows_max)
+        self._known[key], self._keys[window_id] = window, key
+        self.changes += 1
+        return window
+
+    def _first_offset(self, group_id: int, slot: int, topic: str, *, from_min: bool) -> int:
+        """The offset at which a group without a window begins (stock: getPopOffset, getInitOffset)."""
+        queue = self._plane.queue(slot)
+        low, high = int(queue.min_offset), int(queue.max_offset)
+        committed = self._committed(group_id, slot)
+        if committed >= 0:
+            return min(committed, high)
+        if from_min or topic_names.is_retry_topic(topic):
+            return low
+        if low <= 0 and self._config().init_pop_offset_by_check_msg_in_mem and self._is_in_memory(slot):
+            return 0
+        return max(high - 1, 0)
+
+    def _is_in_memory(self, slot: int) -> bool:
+        """True if message 0 of the queue is in memory."""
+        try:
+            unit = self._reader.unit(slot, 0)
+        except (QueueReadError, ValueError):
+            return False
+        return unit is not None and self._reader.in_memory(unit.commit_log_offset)
+
+    def _committed(self, group_id: int, slot: int) -> int:
+        return int(lib.rmq_offset_get(self._plane.struct, group_id, slot))
+
+    def _is_there(self, window: Window) -> bool:
+        found = lib.rmq_pop_window_at(self._windows, window.place)
+        return bool(found != ffi.NULL and found.id == window.window_id)
+
+    def _is_wanted(self, key: Key, window: Window) -> bool:
+        found = self._numbers(*key)
+        return found == (window.group_id, window.queue_slot) and self._is_there(window)
+
+    def _is_live(self, topic_id: int) -> bool:
+        return bool(int(self._plane.topic(topic_id).config) >> 40 & lib.RMQ_TOPIC_LIVE)
+
+    def _key_of(self, window: Window) -> Key:
+        queue = self._plane.queue(window.queue_slot)
+        group, topic = self._plane.group(window.group_id), self._plane.topic(queue.topic_id)
+        return Key(self._name(group), self._name(topic), int(queue.queue_id))
+
+    @staticmethod
+    def _name(entry: Any) -> str:
+        return bytes(ffi.buffer(entry.name, entry.name_length)).decode()
+
+
+def _none_is_free(limit: int) -> RequestError:
+    remark = f"all {limit} windows of groups and queues are in use"
+    return RequestError(remark, field="consumerGroup", code=ResponseCode.POLLING_TIMEOUT, limit=limit)
