@@ -47,6 +47,10 @@ class QueueBounds(Protocol):
         """Offset behind the last unit on disk. Dispatch adds the rest."""
 
     @property
+    def next_offset(self) -> int:
+        """Offset behind the last record of the log."""
+
+    @property
     def is_batch(self) -> bool:
         """True for a BatchConsumeQueue."""
 
@@ -101,7 +105,17 @@ def load_into(
     if groups.FILE in damaged and config.broker_role != "SLAVE":
         restore_groups(group_table, offset_table, now_ms, tell)
     tables.publish_remembered()
+    _publish_log_ends(plane, recovered)
     AdmissionRules(plane, LiveConfig(config)).publish()
+
+
+def _publish_log_ends(plane: PlaneProtocol, recovered: RecoveredQueues) -> None:
+    """Publish the ends of queues of which the log has more than the disk has units."""
+    for (topic, queue_id), queue in recovered.queues.items():
+        if queue.next_offset > queue.max_offset and (topic_id := plane.topic_find(topic)) is not None:
+            slot = plane.queue_find(topic_id, queue_id)
+            if slot is not None:
+                plane.queue(slot).log_end = queue.next_offset
 
 
 def restore_groups(

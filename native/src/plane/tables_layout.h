@@ -36,7 +36,8 @@ struct rmq_queue {
     uint32_t queue_id;            /*   4 */
     uint64_t replay_from;         /*   8 records below have their units, or are of an earlier topic of this name */
     uint64_t huge_records;        /*  16 dispatch: above 4 MiB; so rare that they may share this line */
-    uint8_t pad0[40];             /*  24 */
+    uint64_t log_end;             /*  24 the log of a start has records below this queue offset that dispatch adds yet; 0 = none */
+    uint8_t pad0[32];             /*  32 */
     uint64_t max_offset;          /*  64 dispatch: next queue offset that is readable nowhere yet */
     uint64_t min_offset;          /*  72 dispatch */
     uint64_t last_store_time_ms;  /*  80 dispatch */

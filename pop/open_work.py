@@ -1,0 +1,126 @@
+"""POP's memory at a start of the broker: compared with the log, cut back to the queues, and asked for open messages.
+
+The main process calls this when the store is recovered, before any worker runs (`services/kit/open_work.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.native import ffi, lib
+from ringmq.pop.clamp import Clamped, clamp, reach
+from ringmq.pop.image_file import FOLDER, IMAGE
+from ringmq.pop.log_place import Log, LogPlace, compare
+from ringmq.pop.memory import PopMemory
+from ringmq.pop.names import IDS_END, Names
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.kit.open_work import StoreLook
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.topic_start_offsets import read_start_offsets
+
+log = logging.getLogger(__name__)
+
+FEW_IDS = IDS_END // 4
+"""Ids below which a start without open messages begins with id 1 again."""
+
+
+def has_open_work(config: BrokerConfig, root: Path) -> bool:
+    """True if a consumer may hold a message. Else the first request of POP starts the worker. Raises OSError.
+
+    Memory that is of another log is removed: groups then continue at their consumer offsets.
+    """
+    if not (root / FOLDER / IMAGE).exists():
+        return False
+    look = StoreLook(config, root)
+    memory = PopMemory.load(root, entries_max=config.pop_open_max, windows_max=config.offsets_max)
+    if memory is None:
+        return False
+    if not _is_of_log(look, memory):
+        text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
+        log.warning("%s", text)
+        memory.discard()
+        return False
+    try:
+        return _check(look, memory)
+    finally:
+        memory.close(clean=False)
+
+
+def _is_of_log(look: StoreLook, memory: PopMemory) -> bool:
+    place = LogPlace.of(memory.header)
+    return compare(place, look.log(), int(look.plane.watermarks.min_offset), look.log_end) is not Log.OTHER
+
+
+def _check(look: StoreLook, memory: PopMemory) -> bool:
+    """Cut the windows back, and leave the sign that this start has done it."""
+    try:
+        births = read_start_offsets(look.root)
+    except ConfigFileError as error:
+        raise OSError(str(error)) from error
+    names = Names(memory.folder, was_cut=memory.was_cut)
+    try:
+        found = reach(memory, look.plane, names, births)
+        restarts = names.ids_left < FEW_IDS and not found.entries and bool(memory.header.clean)
+        is_whole = found.is_within and not restarts and not memory.header.failed_errno
+        has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)
+        names.keep(found.live)
+        _tell(memory, names.damaged)
+    finally:
+        names.close()
+    memory.touch_header()
+    memory.header.start_id = int(look.plane.watermarks.start_id)
+    if not is_whole:
+        memory.save_whole()  # `write` may not give an offset anew that the image has as done
+    return has_entries
+
+
+def _cut_back(
+    look: StoreLook, memory: PopMemory, names: Names, births: Mapping[str, int], *, restarts: bool
+) -> bool:  # fmt: skip
+    """Open the windows, and cut them back. True if entries are left."""
+    damaged = ffi.new("uint64_t *")
+    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
+    if windows == ffi.NULL:
+        raise MemoryError("no memory to read the windows of POP")
+    try:
+        done = clamp(windows, look.plane, names, births)
+        _tell_clamped(memory, done, int(damaged[0]))
+        if restarts:
+            _restart_ids(look, memory, windows, names)
+        return bool(lib.rmq_pop_counts_of(windows).entries)
+    finally:
+        lib.rmq_pop_windows_close(windows)
+
+
+def _restart_ids(look: StoreLook, memory: PopMemory, windows: object, names: Names) -> None:
+    """End all windows, which hold nothing, so that ids may be used again. Marks in the log so far name no window."""
+    memory.touch_header()
+    memory.header.marks_from = look.log_end
+    for number, _, _, _ in list(names.all()):
+        lib.rmq_pop_window_drop(windows, lib.rmq_pop_window_place(windows, number))
+    memory.save_whole()
+    names.restart()
+    log.info("%s", f"{memory.folder}: the ids of windows begin again with 1")
+
+
+def _tell_clamped(memory: PopMemory, done: Clamped, damaged: int) -> None:
+    """Log what consumers may notice."""
+    if damaged:
+        text = f"{memory.folder}: {damaged} windows and entries are damaged"
+        log.warning("%s", f"{text}; groups of POP go on at their consumer offsets there")
+    if done.windows:
+        text = f"{memory.folder}: {done.windows} windows reached beyond their queues and were cut back"
+        log.warning("%s", f"{text}; {done.messages} messages come again")
+    if done.gone:
+        log.info("%s", f"{memory.folder}: {done.gone} windows have no topic any more and have ended")
+
+
+def _tell(memory: PopMemory, damaged_names: int) -> None:
+    if damaged_names:
+        text = f"{memory.folder}: {damaged_names} names of windows are damaged"
+        log.warning("%s", f"{text}; groups of POP go on at their consumer offsets there")
+    if memory.was_cut:
+        log.info("%s", f"{memory.folder}: the machine went down; the last second of pops and acks may come again")
