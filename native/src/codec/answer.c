@@ -373,6 +373,15 @@ static uint8_t *put_value_json(uint8_t *at, struct value name, struct value valu
     return at;
 }
 
+/* A value without bytes is written. */
+static uint8_t *put_field(uint8_t *at, int is_binary, struct value name, struct value value, int is_first)
+{
+    if (!is_binary)
+        return put_value_json(at, name, value, is_first);
+    at = put_key(at, (const char *)name.at, name.length);
+    return end_value(at, put_bytes(at, value.at, value.length));
+}
+
 size_t rmq_fields_answer_bound(const struct rmq_answer_head *head, const struct rmq_plain_table *table, const void *record)
 {
     size_t field_bytes = RMQ_PLAIN_NAME_BYTES_MAX + RMQ_DECIMAL_MAX + 8;
@@ -390,17 +399,51 @@ size_t rmq_fields_answer_put(uint8_t *to, const struct rmq_answer_head *head, co
         struct value value = value_of(field, is_present, record, text, digits);
         if (!value.length)
             continue;
-        if (is_binary) {
-            at = put_key(at, field->name, table->lengths[i]);
-            at = end_value(at, put_bytes(at, value.at, value.length));
-        } else {
-            struct value name = {(const uint8_t *)field->name, table->lengths[i]};
-            at = put_value_json(at, name, value, !count++);
-        }
+        struct value name = {(const uint8_t *)field->name, table->lengths[i]};
+        at = put_field(at, is_binary, name, value, !count++);
     }
     if (is_binary)
         return end_binary(to, at, begin, 0);
     if (count)
         *at++ = '}';
     return end_json(to, at, head, 0);
+}
+
+/* --- answers to POP -------------------------------------------------------------------------------------- */
+
+size_t rmq_pop_answer_bound(const struct rmq_pop_answer *a)
+{
+    return head_bound(&a->head) + 288 + (size_t)a->starts_length + a->offsets_length;
+}
+
+#define FIELD(text, value_at, bytes) \
+    put_field(at, is_binary, (struct value){(const uint8_t *)text, sizeof text - 1}, (struct value){value_at, bytes}, at == begin)
+
+static uint8_t *put_pop_number(uint8_t *at, int is_binary, const uint8_t *begin, const char *name, size_t length, int64_t number)
+{
+    uint8_t digits[RMQ_DECIMAL_MAX];
+    struct value value = {digits, (size_t)(rmq_put_decimal(digits, number) - digits)};
+    return put_field(at, is_binary, (struct value){(const uint8_t *)name, length}, value, at == begin);
+}
+
+#define NUMBER(text, number) put_pop_number(at, is_binary, begin, text, sizeof text - 1, number)
+
+/* The order is that of the recordings. */
+size_t rmq_pop_answer_put(uint8_t *to, const struct rmq_pop_answer *a)
+{
+    int is_binary = a->head.serialise == RMQ_SERIALISE_BINARY;
+    uint8_t *begin = is_binary ? begin_binary(to, &a->head) : begin_json(to, &a->head), *at = begin;
+    at = NUMBER("invisibleTime", a->invisible_ms);
+    if (a->starts)
+        at = FIELD("startOffsetInfo", a->starts, a->starts_length);
+    if (a->rest >= 0)
+        at = NUMBER("restNum", a->rest);
+    at = NUMBER("popTime", a->pop_time_ms);
+    at = NUMBER("reviveQid", a->revive_queue);
+    if (a->offsets)
+        at = FIELD("msgOffsetInfo", a->offsets, a->offsets_length);
+    if (is_binary)
+        return end_binary(to, at, begin, a->body_length);
+    *at++ = '}';
+    return end_json(to, at, &a->head, a->body_length);
 }

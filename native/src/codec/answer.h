@@ -56,10 +56,23 @@ struct rmq_pull_answer {
     uint32_t reserved;
 };
 
+/* The answers to POP and to a change of the invisible time. */
+struct rmq_pop_answer {
+    struct rmq_answer_head head;
+    int64_t pop_time_ms, invisible_ms;
+    int64_t rest;                   /* restNum; below 0: it is left out */
+    const uint8_t *starts, *offsets; /* startOffsetInfo and msgOffsetInfo; NULL: they are left out */
+    uint32_t starts_length, offsets_length;
+    int32_t revive_queue;           /* of a receipt: a client may write any number there */
+    uint32_t body_length;           /* sent behind the frame header */
+};
+
 size_t rmq_send_answer_bound(const struct rmq_send_answer *answer);
 size_t rmq_send_answer_put(uint8_t *to, const struct rmq_send_answer *answer);
 size_t rmq_pull_answer_bound(const struct rmq_pull_answer *answer);
 size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer);
+size_t rmq_pop_answer_bound(const struct rmq_pop_answer *answer);
+size_t rmq_pop_answer_put(uint8_t *to, const struct rmq_pop_answer *answer);
 /* Error answer; `broker` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
 size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
 size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
