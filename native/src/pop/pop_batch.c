@@ -1,0 +1,376 @@
+/* pop_batch.c: POP (200050): the checks in stock's order, the picks, the answer. */
+#include <string.h>
+
+#include "base/number_text.h"
+#include "codec/answer.h"
+#include "plane/settings_word.h"
+#include "pop/pop_picks.h"
+#include "pop/pop_records.h"
+
+#define TOO_LATE_MS 500
+#define INFO_BYTES_MAX 2048u     /* of one info string of 32 messages */
+#define HEADER_BYTES_MAX 5120u   /* of an answer */
+#define RECEIPT_BYTES_MAX 512u
+#define PERM_READ 4u
+#define EMPTY_REMARK "NO_MESSAGE_IN_QUEUE"
+#define FOUND_REMARK "FOUND"
+
+/* A POP with the topic, group and filter that it names. */
+struct asked {
+    const struct rmq_pop_fields *fields;
+    const uint8_t *text;
+    uint32_t group_id;
+    struct rmq_pop_source origin;
+    const struct rmq_pop_filter *filter;
+};
+
+/* --- checks ------------------------------------------------------------------------------------------------ */
+
+static uint32_t find_filter(struct rmq_pop_desk *d, struct asked *a)
+{
+    uint8_t key[RMQ_POP_EXPRESSION_TYPE_BYTES_MAX + 1 + RMQ_POP_EXPRESSION_BYTES_MAX];
+    const struct rmq_plain_text type = a->fields->expression_type, text = a->fields->expression;
+    const uint8_t *expression = a->text + text.at;
+    int is_tag = !type.length || (type.length == 3 && !memcmp(a->text + type.at, "TAG", 3));
+    a->filter = NULL;
+    if (!text.length || (is_tag && text.length == 1 && *expression == '*'))
+        return RMQ_POP_SERVED;
+    memcpy(key, a->text + type.at, type.length);
+    key[type.length] = 0;
+    memcpy(key + type.length + 1, expression, text.length);
+    a->filter = rmq_pop_filter_find(d->filters, key, (uint32_t)type.length + 1 + text.length);
+    if (!a->filter)
+        return RMQ_POP_NEEDS_FILTER;
+    return a->filter->wanted.kind == RMQ_SUBSCRIPTION_COLD ? RMQ_POP_BAD_EXPRESSION : RMQ_POP_SERVED;
+}
+
+static uint32_t find_topic(struct rmq_pop_desk *d, struct asked *a)
+{
+    uint64_t config;
+    const struct rmq_plain_text topic = a->fields->topic, group = a->fields->group;
+    uint32_t id = rmq_pop_topic_id(d, a->text + topic.at, topic.length, &config);
+    if (id == RMQ_NONE)
+        return RMQ_POP_NO_TOPIC;
+    if (!(rmq_topic_perm(config) & PERM_READ))
+        return RMQ_POP_TOPIC_UNREADABLE;
+    a->origin = (struct rmq_pop_source){
+        .topic_id = id, .flag = RMQ_POP_FLAG_NORMAL, .queues = rmq_topic_read_queues(config), .queue_id = a->fields->queue_id};
+    if (a->fields->queue_id >= (int32_t)a->origin.queues)
+        return RMQ_POP_NO_QUEUE;
+    a->group_id = rmq_group_find(d->plane, (const char *)a->text + group.at, group.length);
+    uint64_t settings = a->group_id == RMQ_NONE ? 0 : rmq_load(&rmq_group_at(d->plane, a->group_id)->config);
+    if (!(settings & RMQ_GROUP_LIVE))
+        return RMQ_POP_NO_GROUP;
+    return settings & RMQ_GROUP_CONSUME_ENABLE ? RMQ_POP_SERVED : RMQ_POP_GROUP_DISABLED;
+}
+
+static uint32_t check(struct rmq_pop_desk *d, struct asked *a)
+{
+    const struct rmq_pop_fields *f = a->fields;
+    int64_t last_ms; /* a time beyond all is never late */
+    if (f->born_ms && !__builtin_add_overflow(f->born_ms, f->poll_ms, &last_ms) && d->now_ms - TOO_LATE_MS > last_ms)
+        return RMQ_POP_TOO_LATE;
+    if (!(d->settings & RMQ_POP_READABLE))
+        return RMQ_POP_BROKER_UNREADABLE;
+    if (f->messages_max > RMQ_POP_MESSAGES_MAX)
+        return RMQ_POP_TOO_MANY;
+    uint32_t why = find_topic(d, a);
+    if (why == RMQ_POP_SERVED)
+        why = find_filter(d, a);
+    if (why == RMQ_POP_SERVED && f->order)
+        why = RMQ_POP_IS_ORDERLY;
+    if (why == RMQ_POP_SERVED && (f->invisible_ms < 0 || f->invisible_ms > RMQ_POP_INVISIBLE_MS_MAX))
+        why = RMQ_POP_BAD_INVISIBLE;
+    return why;
+}
+
+/* --- picks --------------------------------------------------------------------------------------------------- */
+
+static uint32_t random_of_100(struct rmq_pop_desk *d)
+{
+    d->random ^= d->random << 13;
+    d->random ^= d->random >> 7;
+    d->random ^= d->random << 17;
+    return (uint32_t)(d->random % 100);
+}
+
+/* The retry topic of this request: never both forms in one answer, whose entries could not be told apart. 0: there is none. */
+static int find_retry(struct rmq_pop_desk *d, const struct asked *a, uint32_t turn, struct rmq_pop_source *retry)
+{
+    const uint32_t both = RMQ_POP_RETRY_V1 | RMQ_POP_RETRY_V2;
+    const struct rmq_plain_text group = a->fields->group, topic = a->fields->topic;
+    uint8_t name[RMQ_NAME_MAX];
+    uint64_t config;
+    int is_v2 = (d->settings & both) == both ? turn % 2 : (d->settings & RMQ_POP_RETRY_V2) != 0;
+    uint32_t flag = is_v2 ? RMQ_POP_FLAG_RETRY_V2 : RMQ_POP_FLAG_RETRY_V1;
+    uint32_t length = rmq_pop_retry_topic(name, a->text + group.at, group.length, a->text + topic.at, topic.length, flag);
+    uint32_t id = length ? rmq_pop_topic_id(d, name, length, &config) : RMQ_NONE;
+    if (id == RMQ_NONE)
+        return 0;
+    *retry = (struct rmq_pop_source){
+        .topic_id = id, .flag = flag, .queues = rmq_topic_read_queues(config), .queue_id = -1, .turn = turn};
+    return 1;
+}
+
+static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_picks *p)
+{
+    struct rmq_pop_source retry;
+    uint32_t turn = random_of_100(d), why = RMQ_POP_SERVED;
+    int has_retry = find_retry(d, a, turn, &retry), is_first = has_retry && turn < d->retry_percent;
+    a->origin.turn = turn;
+    if (is_first)
+        why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
+    if (why == RMQ_POP_SERVED)
+        why = rmq_pop_pick_topic(d, p, a->group_id, &a->origin);
+    if (why == RMQ_POP_SERVED && has_retry && !is_first && p->message_count < p->wanted)
+        why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
+    return why;
+}
+
+static uint64_t mark_of(const struct rmq_pop_message *m)
+{
+    struct rmq_record_view view;
+    if (!m->is_held || rmq_record_parse(m->held.at, m->size, 0, &view) != RMQ_RECORD_OK)
+        return 0;
+    uint64_t mark = (uint64_t)view.prepared_transaction_offset;
+    return rmq_mark_range(mark) == RMQ_ROLE_POP ? mark : 0;
+}
+
+/* 0: the message of the copy was acknowledged late. */
+static int may_give(struct rmq_pop_desk *d, struct rmq_pop_message *m)
+{
+    m->mark = mark_of(m);
+    if (!m->mark || rmq_pop_take_copy(d->windows, (uint32_t)rmq_mark_lane(m->mark), (int64_t)rmq_mark_offset(m->mark)))
+        return 1;
+    rmq_pop_count(d, RMQ_POP_COUNT_PASSED_OVER, 1);
+    return 0;
+}
+
+static void see_copy(struct rmq_pop_desk *d, const struct rmq_pop_message *m)
+{
+    if (m->mark)
+        rmq_pop_copy_seen(d->windows, (uint32_t)rmq_mark_lane(m->mark), (int64_t)rmq_mark_offset(m->mark));
+}
+
+/* Leaves out copies that are passed over. They are behind the others of their pick then, up to its `looked`. */
+static void take_copies(struct rmq_pop_desk *d, struct rmq_pop_picks *p)
+{
+    uint32_t picks = 0;
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        struct rmq_pop_pick pick = p->picks[i];
+        pick.looked = pick.count;
+        pick.count = 0;
+        for (uint32_t j = 0; j < pick.looked; j++) {
+            struct rmq_pop_message *m = &p->messages[pick.first + j], *to = &p->messages[pick.first + pick.count];
+            if (pick.flag != RMQ_POP_FLAG_NORMAL && !pick.is_again && !may_give(d, m))
+                continue;
+            struct rmq_pop_message kept = *m;
+            memmove(to + 1, to, (size_t)((uint8_t *)m - (uint8_t *)to));
+            *to = kept;
+            pick.count++;
+        }
+        p->message_count -= pick.looked - pick.count;
+        if (pick.count) {
+            p->picks[picks++] = pick;
+            continue;
+        }
+        rmq_pop_skip_to(d->windows, pick.place, pick.next_offset);
+        for (uint32_t j = 0; j < pick.looked; j++)
+            see_copy(d, &p->messages[pick.first + j]);
+    }
+    p->pick_count = picks;
+}
+
+/* --- answers --------------------------------------------------------------------------------------------------- */
+
+static uint8_t *put_entry(uint8_t *at, const struct rmq_pop_pick *pick, int is_first)
+{
+    if (!is_first)
+        *at++ = ';';
+    *at++ = (uint8_t)('0' + pick->flag);
+    *at++ = ' ';
+    at = rmq_put_decimal(at, pick->queue_id);
+    *at++ = ' ';
+    return at;
+}
+
+/* startOffsetInfo, and msgOffsetInfo behind it. */
+static void put_infos(const struct rmq_pop_picks *p, uint8_t *to, struct rmq_pop_answer *answer)
+{
+    uint8_t *at = to;
+    for (uint32_t i = 0; i < p->pick_count; i++)
+        at = rmq_put_decimal(put_entry(at, &p->picks[i], !i), p->picks[i].start_offset);
+    answer->starts = to;
+    answer->starts_length = (uint32_t)(at - to);
+    answer->offsets = to = at;
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        at = put_entry(at, &p->picks[i], !i);
+        for (uint32_t j = 0; j < p->picks[i].count; j++) {
+            if (j)
+                *at++ = ',';
+            at = rmq_put_decimal(at, p->messages[p->picks[i].first + j].queue_offset);
+        }
+    }
+    answer->offsets_length = (uint32_t)(at - to);
+}
+
+static struct rmq_answer_head head_of(const struct rmq_pop_row *row, int32_t code, const char *remark)
+{
+    return (struct rmq_answer_head){.code = code, .opaque = row->asked.opaque, .serialise = row->asked.serialise, .remark = remark,
+                                    .remark_length = (uint32_t)strlen(remark)};
+}
+
+static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int64_t pop_time_ms, uint32_t revive_queue, int64_t rest)
+{
+    const uint8_t *none = (const uint8_t *)"";
+    struct rmq_pop_answer answer = {
+        .head = head_of(row, 210, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms, .rest = rest,
+        .starts = none, .offsets = none, .revive_queue = (int32_t)revive_queue};
+    return (uint32_t)rmq_pop_answer_put(to, &answer);
+}
+
+static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint32_t revive_queue, int64_t rest)
+{
+    uint8_t frame[512];
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND, .pending = row->ask.pending};
+    rmq_pop_put(d, row, &verdict, frame, put_empty(row, frame, d->now_ms, revive_queue, rest));
+    rmq_pop_count(d, RMQ_POP_COUNT_EMPTY, 1);
+    return RMQ_POP_SERVED;
+}
+
+static uint32_t put_receipt(const struct rmq_pop_desk *d, uint8_t *to, const struct rmq_pop_pick *pick,
+                            const struct rmq_pop_give *give, int64_t offset)
+{
+    const int64_t numbers[] = {pick->start_offset, give->pop_time_ms, give->invisible_ms, give->revive_queue, pick->flag};
+    uint8_t *at = to;
+    for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        at = rmq_put_decimal(at, numbers[i]);
+        *at++ = ' ';
+    }
+    memcpy(at, d->broker, d->broker_bytes);
+    at += d->broker_bytes;
+    *at++ = ' ';
+    at = rmq_put_decimal(at, pick->queue_id);
+    *at++ = ' ';
+    return (uint32_t)(rmq_put_decimal(at, offset) - to);
+}
+
+/* Publishes the entries of all picks. */
+static uint32_t give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_give *give)
+{
+    uint32_t places[RMQ_POP_MESSAGES_MAX], serial = rmq_pop_given_begin(d->given);
+    int64_t starts[RMQ_POP_MESSAGES_MAX], offsets[RMQ_POP_MESSAGES_MAX];
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        struct rmq_pop_pick *pick = &p->picks[i];
+        if (pick->is_again)
+            pick->start_offset = p->messages[pick->first].queue_offset;
+        places[i] = pick->place;
+        starts[i] = pick->start_offset;
+    }
+    give->pop_time_ms = rmq_pop_time_for(d->windows, places, starts, p->pick_count, d->now_ms);
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        const struct rmq_pop_pick *pick = &p->picks[i];
+        for (uint32_t j = 0; j < pick->count; j++)
+            offsets[j] = p->messages[pick->first + j].queue_offset;
+        give->start_offset = pick->start_offset;
+        give->next_offset = pick->next_offset;
+        int rc = pick->is_again ? rmq_pop_give_again(d->windows, pick->place, give, offsets, pick->count)
+                                : rmq_pop_window_give(d->windows, pick->place, give, offsets, pick->count);
+        RMQ_INVARIANT(rc == 0, rc, pick->place, pick->count, give->pop_time_ms); /* entries were free */
+        uint32_t id = rmq_pop_window_at(d->windows, pick->place)->id;
+        rmq_pop_given_add(d->given, pick->place, id, pick->start_offset, give->pop_time_ms);
+        for (uint32_t j = 0; j < pick->looked; j++)
+            see_copy(d, &p->messages[pick->first + j]);
+    }
+    return serial;
+}
+
+/* The records of all picks. 0: one of them does not fit, or is no record. */
+static int put_records(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_picks *p,
+                       const struct rmq_pop_give *give, struct rmq_pop_body *body)
+{
+    uint8_t receipt[RECEIPT_BYTES_MAX];
+    const struct rmq_plain_text topic = row->pop.topic;
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        const struct rmq_pop_pick *pick = &p->picks[i];
+        int is_new = pick->flag != RMQ_POP_FLAG_NORMAL && !(d->settings & RMQ_POP_ACTUAL_TOPIC);
+        for (uint32_t j = 0; j < pick->count; j++) {
+            const struct rmq_pop_message *m = &p->messages[pick->first + j];
+            int rc = -EBADMSG;
+            if (is_new) {
+                uint32_t length = put_receipt(d, receipt, pick, give, m->queue_offset);
+                rc = rmq_pop_body_add_retry(body, m->position, m->held.at, m->size, row->text + topic.at, topic.length, receipt, length);
+            }
+            if (rc == -EBADMSG)
+                rc = rmq_pop_body_add(body, m->position, m->size); /* as it is */
+            if (rc < 0)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+/* Head, pieces, their bytes, the other frame. */
+static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_picks *p,
+                       const struct rmq_pop_give *give, const struct rmq_pop_body *body, uint32_t serial)
+{
+    uint8_t infos[2 * INFO_BYTES_MAX], header[HEADER_BYTES_MAX];
+    struct rmq_pop_answer answer = {
+        .head = head_of(row, 0, FOUND_REMARK), .pop_time_ms = give->pop_time_ms, .invisible_ms = give->invisible_ms, .rest = p->rest,
+        .revive_queue = give->revive_queue, .body_length = (uint32_t)body->bytes};
+    put_infos(p, infos, &answer);
+    uint32_t header_bytes = (uint32_t)rmq_pop_answer_put(header, &answer);
+    struct rmq_records_head *head = (struct rmq_records_head *)d->payload;
+    struct rmq_record_piece *pieces = (struct rmq_record_piece *)(head + 1);
+    pieces[0] = (struct rmq_record_piece){.position = RMQ_RECORD_INLINE, .size = header_bytes};
+    memcpy(pieces + 1, body->pieces, body->piece_count * sizeof *pieces);
+    uint8_t *at = (uint8_t *)(pieces + 1 + body->piece_count);
+    memcpy(at, header, header_bytes);
+    memcpy(at += header_bytes, body->inline_bytes, body->inline_length);
+    at += body->inline_length;
+    head->piece_count = body->piece_count + 1;
+    head->fallback_bytes = put_empty(row, at, give->pop_time_ms, give->revive_queue, p->rest);
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_RECORDS, .flags = RMQ_VERDICT_TELLS, .serial = serial};
+    rmq_pop_put(d, row, &verdict, d->payload, (uint32_t)(at - d->payload) + head->fallback_bytes);
+}
+
+static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_pop_picks *p, uint32_t revive_queue)
+{
+    struct rmq_pop_give give = {
+        .mono_ms = d->now_ns / 1000000, .invisible_ms = (uint32_t)row->pop.invisible_ms, .client = rmq_pop_client(&row->ask), .revive_queue = (uint16_t)revive_queue};
+    struct rmq_pop_body body = {.inline_bytes = d->texts, .inline_room = d->room_bytes, .segment_bytes = d->queues->settings->segment_bytes};
+    uint32_t serial = give_all(d, p, &give);
+    d->share += p->message_count; /* more than it is, until the next turn looks again */
+    if (!put_records(d, row, p, &give, &body)) {
+        rmq_pop_given_unsent(d->given, d->windows, serial); /* the next pop takes less */
+        return serve_empty(d, row, revive_queue, p->rest + p->message_count);
+    }
+    put_answer(d, row, p, &give, &body, serial);
+    rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
+    rmq_pop_count(d, RMQ_POP_COUNT_MESSAGES, p->message_count);
+    return RMQ_POP_SERVED;
+}
+
+uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
+{
+    struct asked asked = {.fields = &row->pop, .text = row->text};
+    uint32_t why = check(d, &asked);
+    if (why != RMQ_POP_SERVED)
+        return why;
+    struct rmq_pop_picks picks = {
+        .wanted = row->pop.messages_max > 0 && !row->asked.is_oneway ? (uint32_t)row->pop.messages_max : 0, .filter = asked.filter,
+        .log_end = rmq_load(&d->plane->watermarks->append_offset), .bytes = HEADER_BYTES_MAX,
+        .room = rmq_pop_room(d, row->ask.role) - 2 * HEADER_BYTES_MAX, .lowest = UINT64_MAX};
+    if (picks.wanted && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, asked.group_id))) {
+        rmq_pop_count(d, RMQ_POP_COUNT_BOUND, 1);
+        picks.wanted = 0;
+    }
+    why = pick(d, &asked, &picks);
+    if (why == RMQ_POP_SERVED) {
+        uint32_t revive_queue = d->revive_turn++ % d->revive_queues;
+        take_copies(d, &picks);
+        why = picks.message_count ? serve_found(d, row, &picks, revive_queue) : serve_empty(d, row, revive_queue, picks.rest);
+    }
+    rmq_pop_picks_release(&picks);
+    return why;
+}

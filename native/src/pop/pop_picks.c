@@ -1,0 +1,185 @@
+#include "pop/pop_picks.h"
+
+#include "log/loaded_pages.h"
+#include "plane/settings_word.h"
+
+#define RETRY_BYTES_MORE 512u   /* that a retry has more when it is written anew: receipt and topic */
+#define RETRY_INLINE_MAX (36u << 10) /* of it beside a large body: fixed fields, topic, properties, a small body */
+#define TRIES 2                 /* reads of a queue whose first unit may be deleted */
+
+static int64_t left_of(int64_t max_offset, int64_t next_offset) { return max_offset > next_offset ? max_offset - next_offset : 0; }
+
+static void trouble(struct rmq_pop_desk *d, uint32_t slot, int64_t offset, int error)
+{
+    rmq_pop_count(d, RMQ_POP_COUNT_UNREADABLE, 1);
+    if (error == -EBUSY)
+        return; /* a condition waits for the disk */
+    d->trouble_slot = slot;
+    d->trouble_offset = offset;
+    d->trouble_error = error;
+}
+
+/* Holds the record of a retry, which is read. 0: it is on disk or cannot be mapped now. */
+static int hold(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, const struct rmq_queue_unit *unit, struct rmq_pop_message *m)
+{
+    struct rmq_loaded loaded = {0};
+    uint64_t position = (uint64_t)unit->commit_log_offset;
+    if (rmq_queue_reader_record(d->queues, position, (uint32_t)unit->size, &m->held) < 0)
+        return 0;
+    m->is_held = 1;
+    if (rmq_is_in_memory(d->queues->settings, p->log_end, position) || rmq_record_is_loaded(&loaded, m->held.map, m->held.at, m->size))
+        return 1;
+    rmq_queue_reader_release(&m->held);
+    m->is_held = 0;
+    return 0;
+}
+
+/* Adds the message of a unit. 0: it does not fit, or cannot be read now. */
+static int add(struct rmq_pop_desk *d, struct rmq_pop_picks *p, const struct rmq_queue_unit *unit, int is_retry)
+{
+    struct rmq_pop_message *m = &p->messages[p->message_count];
+    uint32_t size = (uint32_t)unit->size, more = is_retry ? RETRY_BYTES_MORE : 0;
+    uint32_t written = !is_retry ? 0 : size < RETRY_INLINE_MAX ? size + more : RETRY_INLINE_MAX;
+    uint64_t position = (uint64_t)unit->commit_log_offset, lowest = position < p->lowest ? position : p->lowest;
+    if (written > p->room || rmq_records_exceed(d->queues->settings, p->log_end, lowest, p->message_count + 1, p->bytes + size + more))
+        return 0;
+    *m = (struct rmq_pop_message){.queue_offset = unit->queue_offset, .position = position, .size = size};
+    if (is_retry && !hold(d, p, unit, m))
+        return 0;
+    p->room -= written;
+    p->lowest = lowest;
+    p->bytes += size + more;
+    p->held_count = ++p->message_count;
+    return 1;
+}
+
+static int read_units(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t slot, int64_t offset,
+                      struct rmq_queue_unit *units, int room, int64_t *behind)
+{
+    static const struct rmq_subscription_copy all = {.kind = RMQ_SUBSCRIPTION_ALL};
+    if (p->filter && p->filter->program)
+        return rmq_queue_reader_matching(d->queues, slot, offset, p->filter->program, units, room, behind);
+    return rmq_queue_reader_units(d->queues, slot, offset, p->filter ? &p->filter->wanted : &all, units, room, behind);
+}
+
+/* Picks the next messages. Returns the offset behind those that were looked at. */
+static int64_t pick_next(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_pick *pick, uint32_t slot, int64_t offset)
+{
+    struct rmq_queue_unit units[RMQ_POP_MESSAGES_MAX];
+    int count = -ENOENT, n = 0, room = (int)(p->wanted - p->message_count);
+    int64_t behind = offset;
+    for (uint32_t tries = 0; tries < TRIES && count == -ENOENT; tries++) {
+        count = read_units(d, p, slot, offset, units, room, &behind);
+        if (count != -ENOENT || behind <= offset)
+            break;
+        rmq_pop_skip_to(d->windows, pick->place, behind); /* retention has deleted what was before */
+        offset = behind;
+    }
+    if (count < 0) {
+        if (count != -ENOENT)
+            trouble(d, slot, offset, count);
+        return offset;
+    }
+    while (n < count && add(d, p, &units[n], pick->flag != RMQ_POP_FLAG_NORMAL))
+        n++;
+    if (n < count) {
+        behind = units[n].queue_offset;
+        p->is_full = p->message_count > 0;
+    }
+    pick->start_offset = offset;
+    pick->next_offset = behind;
+    pick->count = (uint32_t)n;
+    if (!n && behind > offset)
+        rmq_pop_skip_to(d->windows, pick->place, behind); /* the group wants none of them */
+    return behind;
+}
+
+/* Ends returned messages whose records are deleted. */
+static void end_returned(struct rmq_pop_desk *d, uint32_t place, const int64_t *offsets, uint32_t count)
+{
+    uint32_t done;
+    struct rmq_pop_give give = {.pop_time_ms = d->now_ms, .mono_ms = d->now_ns / 1000000, .start_offset = offsets[0]};
+    give.pop_time_ms = rmq_pop_time_for(d->windows, &place, offsets, 1, d->now_ms);
+    if (rmq_pop_give_again(d->windows, place, &give, offsets, count) < 0)
+        return; /* no entry is free: the next pop looks again */
+    for (uint32_t i = 0; i < count; i++)
+        rmq_pop_ack(d->windows, place, give.start_offset, give.pop_time_ms, offsets[i], 1, &done);
+}
+
+/* Picks messages that no consumer has received, as far as their records are there. 0: none of them is left. */
+static int pick_returned(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_pick *pick, uint32_t slot)
+{
+    int64_t offsets[RMQ_POP_MESSAGES_MAX], behind;
+    struct rmq_queue_unit unit;
+    uint32_t count = rmq_pop_returned(d->windows, pick->place, offsets, p->wanted - p->message_count), gone = 0, at = 0;
+    for (; at < count; at++) {
+        int rc = rmq_queue_reader_unit(d->queues, slot, offsets[at], &unit, &behind);
+        if (rc == -ENOENT || (!rc && unit.is_filler)) {
+            offsets[gone++] = offsets[at];
+            continue;
+        }
+        if (rc < 0) {
+            trouble(d, slot, offsets[at], rc);
+            break;
+        }
+        if (!add(d, p, &unit, pick->flag != RMQ_POP_FLAG_NORMAL)) {
+            p->is_full = p->message_count > 0;
+            break;
+        }
+        if (!pick->count++)
+            pick->start_offset = offsets[at];
+        pick->next_offset = offsets[at] + 1;
+    }
+    if (gone)
+        end_returned(d, pick->place, offsets, gone);
+    pick->is_again = gone < count;
+    return gone < count;
+}
+
+static int is_held_back(const struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t place)
+{
+    return p->message_count == p->wanted || p->is_full || p->pick_count == RMQ_POP_MESSAGES_MAX ||
+           (d->open_max && rmq_pop_open_messages(d->windows, place) > d->open_max);
+}
+
+static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t group_id, const struct rmq_pop_source *source,
+                           uint32_t queue_id)
+{
+    uint32_t slot = rmq_queue_find(d->plane, source->topic_id, queue_id);
+    if (slot == RMQ_NONE)
+        return RMQ_POP_SERVED; /* it has never had a message */
+    uint32_t place = rmq_pop_window_of(d, group_id, slot);
+    if (place == RMQ_NONE) {
+        d->wanted_group = group_id;
+        d->wanted_topic = source->topic_id;
+        return RMQ_POP_NEEDS_WINDOWS;
+    }
+    int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset);
+    int64_t behind = rmq_pop_window_at(d->windows, place)->next_offset;
+    if (!is_held_back(d, p, place)) {
+        struct rmq_pop_pick *pick = &p->picks[p->pick_count];
+        *pick = (struct rmq_pop_pick){.place = place, .flag = source->flag, .queue_id = queue_id, .first = p->message_count};
+        if (!pick_returned(d, p, pick, slot))
+            behind = pick_next(d, p, pick, slot, behind);
+        p->pick_count += pick->count > 0;
+    }
+    p->rest += left_of(max_offset, behind);
+    return RMQ_POP_SERVED;
+}
+
+uint32_t rmq_pop_pick_topic(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t group_id, const struct rmq_pop_source *source)
+{
+    uint32_t why = RMQ_POP_SERVED;
+    if (source->queue_id >= 0)
+        return pick_queue(d, p, group_id, source, (uint32_t)source->queue_id);
+    for (uint32_t i = 0; i < source->queues && why == RMQ_POP_SERVED; i++)
+        why = pick_queue(d, p, group_id, source, (source->turn + i) % source->queues);
+    return why;
+}
+
+void rmq_pop_picks_release(struct rmq_pop_picks *p)
+{
+    for (uint32_t i = 0; i < p->held_count; i++)
+        if (p->messages[i].is_held)
+            rmq_queue_reader_release(&p->messages[i].held);
+}
