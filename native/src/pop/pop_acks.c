@@ -1,0 +1,160 @@
+/* pop_acks.c: ACK (200051) and CHANGE_INVISIBLE (200053). pop_batch_acks.c has batches. */
+#include <string.h>
+
+#include "codec/answer.h"
+#include "plane/settings_word.h"
+#include "pop/pop_desk.h"
+
+#define CHANGE_REMARK "not set any response code" /* of stock, for a success too */
+
+/* A receipt with the window that it names. */
+struct named {
+    uint32_t place;              /* RMQ_NONE: nothing is known of it */
+    struct rmq_pop_receipt receipt;
+};
+
+static int is_own(const struct rmq_pop_desk *d, const uint8_t *broker, uint32_t length)
+{
+    return length == d->broker_bytes && !memcmp(broker, d->broker, length);
+}
+
+static uint32_t find(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int is_change, struct named *n)
+{
+    const struct rmq_pop_ack_fields *f = &row->ack;
+    uint64_t config;
+    uint32_t topic = rmq_pop_topic_id(d, row->text + f->topic.at, f->topic.length, &config);
+    if (topic == RMQ_NONE)
+        return RMQ_POP_NO_TOPIC;
+    if (f->queue_id < 0 || f->queue_id >= (int32_t)rmq_topic_read_queues(config))
+        return RMQ_POP_NO_QUEUE;
+    uint32_t slot = rmq_queue_find(d->plane, topic, (uint32_t)f->queue_id);
+    const struct rmq_queue *queue = slot == RMQ_NONE ? NULL : rmq_queue_at(d->plane, slot);
+    int64_t min = queue ? (int64_t)rmq_load(&queue->min_offset) : 0, max = queue ? (int64_t)rmq_load(&queue->max_offset) : 0;
+    if (f->offset < min || f->offset > max || (is_change && f->offset == max))
+        return RMQ_POP_BAD_OFFSET;
+    if (!rmq_pop_receipt_read(row->text + f->receipt.at, f->receipt.length, &n->receipt))
+        return RMQ_POP_BAD_RECEIPT;
+    if (n->receipt.revive_queue == RMQ_POP_ORDERLY)
+        return RMQ_POP_IS_ORDERLY;
+    n->place = RMQ_NONE;
+    if (!is_own(d, row->text + f->receipt.at + n->receipt.broker.at, n->receipt.broker.length)) {
+        rmq_pop_count(d, RMQ_POP_COUNT_ACKS_FOREIGN, 1);
+        return RMQ_POP_SERVED;
+    }
+    uint32_t group = rmq_group_find(d->plane, (const char *)row->text + f->group.at, f->group.length);
+    if (group != RMQ_NONE && slot != RMQ_NONE)
+        n->place = rmq_pop_window_of(d, group, slot);
+    return RMQ_POP_SERVED;
+}
+
+static void count(struct rmq_pop_desk *d, int result)
+{
+    rmq_pop_count(d, result == RMQ_POP_DONE ? RMQ_POP_COUNT_ACKS : RMQ_POP_COUNT_ACKS_LATE, 1);
+}
+
+uint32_t rmq_pop_serve_ack(struct rmq_pop_desk *d, struct rmq_pop_row *row)
+{
+    struct named n;
+    uint8_t frame[256];
+    uint32_t why = find(d, row, 0, &n), done;
+    if (why != RMQ_POP_SERVED)
+        return why;
+    if (n.place != RMQ_NONE)
+        count(d, rmq_pop_ack(d->windows, n.place, n.receipt.start_offset, n.receipt.pop_time_ms, row->ack.offset, 1, &done));
+    else
+        count(d, RMQ_POP_UNKNOWN);
+    struct rmq_answer_head head = {.code = 0, .opaque = row->asked.opaque, .serialise = row->asked.serialise};
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
+    rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_error_answer_put(frame, &head, NULL));
+    return RMQ_POP_SERVED;
+}
+
+/* Gives the message another time. Without effect for a receipt of which nothing is known. */
+static int change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct named *n, struct rmq_pop_give *give)
+{
+    int64_t start = row->ack.offset;
+    if (n->place == RMQ_NONE)
+        return RMQ_POP_UNKNOWN;
+    give->pop_time_ms = rmq_pop_time_for(d->windows, &n->place, &start, 1, give->pop_time_ms);
+    return rmq_pop_change(d->windows, n->place, n->receipt.start_offset, n->receipt.pop_time_ms, start, give);
+}
+
+uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)
+{
+    struct named n;
+    uint8_t frame[512];
+    uint32_t why = find(d, row, 1, &n);
+    if (why != RMQ_POP_SERVED)
+        return why;
+    if (row->ack.invisible_ms < 0 || row->ack.invisible_ms > RMQ_POP_INVISIBLE_MS_MAX)
+        return RMQ_POP_BAD_INVISIBLE;
+    struct rmq_pop_give give = {
+        .pop_time_ms = d->now_ms, .mono_ms = d->now_ns / 1000000, .start_offset = row->ack.offset, .next_offset = row->ack.offset + 1,
+        .invisible_ms = (uint32_t)row->ack.invisible_ms, .client = rmq_pop_client(&row->ask),
+        .revive_queue = (uint16_t)n.receipt.revive_queue};
+    if (!rmq_pop_has_room(d))
+        return RMQ_POP_ENTRIES_USED;
+    int result = change(d, row, &n, &give);
+    if (result < 0)
+        return RMQ_POP_ENTRIES_USED;
+    rmq_pop_count(d, result == RMQ_POP_DONE ? RMQ_POP_COUNT_CHANGES : RMQ_POP_COUNT_ACKS_LATE, 1);
+    struct rmq_pop_answer answer = {
+        .head = {.code = 0, .opaque = row->asked.opaque, .serialise = row->asked.serialise, .remark = CHANGE_REMARK,
+                 .remark_length = sizeof CHANGE_REMARK - 1},
+        .pop_time_ms = give.pop_time_ms, .invisible_ms = give.invisible_ms, .rest = -1,
+        .revive_queue = (int32_t)n.receipt.revive_queue};
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
+    rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_pop_answer_put(frame, &answer));
+    return RMQ_POP_SERVED;
+}
+
+/* 8 bytes of a bit map from `at` on, little-endian; missing ones are 0. */
+static uint64_t word_at(const uint8_t *bits, uint32_t bit_bytes, uint32_t at)
+{
+    uint64_t word = 0;
+    uint32_t left = bit_bytes - at;
+    memcpy(&word, bits + at, left < 8 ? left : 8);
+    return word;
+}
+
+/* The bits of a word whose offsets, from `offset` on, lie in [min, max]. */
+static uint64_t within(uint64_t word, int64_t offset, int64_t min, int64_t max)
+{
+    if (offset > max || offset < min - 63)
+        return 0;
+    if (offset < min)
+        word &= ~UINT64_C(0) << (min - offset);
+    return max - offset < 63 ? word & ((UINT64_C(2) << (max - offset)) - 1) : word;
+}
+
+uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t group_length, const uint8_t *topic,
+                          uint32_t topic_length, uint32_t flag, int32_t queue_id, int64_t start_offset, int64_t pop_time_ms,
+                          const uint8_t *bits, uint32_t bit_bytes)
+{
+    uint8_t name[RMQ_NAME_MAX];
+    uint64_t config, all = 0;
+    uint32_t done;
+    uint32_t length = flag ? rmq_pop_retry_topic(name, group, group_length, topic, topic_length, flag) : topic_length;
+    uint32_t topic_id = length ? rmq_pop_topic_id(d, flag ? name : topic, length, &config) : RMQ_NONE;
+    uint32_t group_id = rmq_group_find(d->plane, (const char *)group, group_length);
+    uint32_t slot = topic_id == RMQ_NONE || queue_id < 0 ? RMQ_NONE : rmq_queue_find(d->plane, topic_id, (uint32_t)queue_id);
+    uint32_t place = slot == RMQ_NONE || group_id == RMQ_NONE ? RMQ_NONE : rmq_pop_window_of(d, group_id, slot);
+    if (place == RMQ_NONE || start_offset < 0 || start_offset > INT64_MAX - (int64_t)bit_bytes * 8 - 64) {
+        count(d, RMQ_POP_UNKNOWN);
+        return 0;
+    }
+    const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+    int64_t min = (int64_t)rmq_load(&queue->min_offset), max = (int64_t)rmq_load(&queue->max_offset);
+    for (uint32_t at = 0; at < bit_bytes; at += 8) {
+        int64_t offset = start_offset + (int64_t)at * 8;
+        uint64_t word = within(word_at(bits, bit_bytes, at), offset, min, max);
+        if (!word)
+            continue;
+        done = 0;
+        rmq_pop_ack(d->windows, place, start_offset, pop_time_ms, offset, word, &done);
+        rmq_pop_count(d, RMQ_POP_COUNT_ACKS, done);
+        rmq_pop_count(d, RMQ_POP_COUNT_ACKS_LATE, (uint64_t)__builtin_popcountll(word) - done);
+        all += done;
+    }
+    return all;
+}
