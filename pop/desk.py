@@ -1,0 +1,197 @@
+"""The desk: the part of the worker `pop` that answers consumers. It owns the C struct and all that this points to.
+
+The windows lie in memory that outlives the process; the desk is made anew at each start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.reply_queue import ReplyQueues
+from ringmq.broker.requests.request import Outbox
+from ringmq.ipc.asks import Ask, Inbox
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+from ringmq.pop.filters import Filters
+from ringmq.pop.native_desk import NativeDesk
+from ringmq.pop.questions import PopAsks
+from ringmq.pop.requests import PopRequests
+from ringmq.pop.role_words import Counter
+from ringmq.pop.window_names import NamesFile, Window, WindowNames
+from ringmq.services.answering import Answering
+from ringmq.services.kit.loop import Part
+from ringmq.services.kit.serving import Serving
+from ringmq.services.log_view import LogView
+from ringmq.store.queue_reader import QueueReader
+from ringmq.store.topic_start_offsets import read_start_offsets
+
+log = logging.getLogger(__name__)
+
+LOG_FILES = 64
+QUEUE_FILES = 4096
+LOOK_MS = 1000
+"""Time between two looks at deleted topics and files."""
+LOOKED_PER_TURN = 64
+"""Windows that a turn compares with the tables of topics and groups, 5 to 15 us each."""
+LINE_MS = 60_000
+"""Time between two log lines about the same thing."""
+
+
+class Memory(Protocol):
+    """The memory of the windows (`ringmq.pop.memory.PopMemory`)."""
+
+    @property
+    def root(self) -> Path:
+        """Root of the store."""
+
+    @property
+    def layout(self) -> Any:
+        """struct rmq_pop_layout"""
+
+
+class Desk(Part):
+    """Answers POP, ACK, BATCH_ACK and CHANGE_INVISIBLE. `rings`: see Serving. `config_version`: of `config`."""
+
+    def __init__(
+        self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,
+        config: Callable[[], BrokerConfig], control: PopAsks, log_view: LogView, *, role: int = lib.RMQ_ROLE_POP,
+        log_line: Callable[[str], None] = log.warning, rings: Sequence[Any] = (),
+        config_version: Callable[[], int] = lambda: 0,
+    ) -> None:  # fmt: skip
+        self._plane, self._inbox, self._config, self._log_line = plane, inbox, config, log_line
+        self._reader = QueueReader(plane.struct, LOG_FILES, QUEUE_FILES)
+        self._stopped: str | None = None
+        self.windows = WindowNames(
+            plane, windows, names, self._reader, lambda: read_start_offsets(memory.root), config,
+            int(memory.layout.windows_max),
+        )  # fmt: skip
+        self._filters = Filters()
+        broker_name = config().broker_name
+        self.native = NativeDesk(
+            plane, role, inbox, windows, self.windows, self._filters, self._reader, broker_name,
+            int(memory.layout.entries_max), random.getrandbits(64),
+        )  # fmt: skip
+        self.serving = Serving(plane, role, inbox.answerer, rings, self.native.serve_waiting)
+        outbox, replies = Outbox(), ReplyQueues(plane.readers, inbox)
+        self._requests = PopRequests(
+            plane, self.native, self.windows, self._filters, config, control, outbox, replies, lambda: self._stopped,
+            self.serving, config_version,
+        )  # fmt: skip
+        self._answering = Answering(
+            plane, role, inbox, [self._requests], control, outbox, config, log_view, log_line, replies=replies,
+            plain=self._requests, waiting=self._requests, others={lib.RMQ_INBOX_UNSENT: self._on_unsent},
+            on_reader_restart=self._on_reader_restart,
+        )  # fmt: skip
+        self._generations = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
+        self._asks = 0
+        """Asks that C had served until the last turn."""
+        self._next_look_ms = 0
+        self._line_ms: dict[str, int] = {}
+        self._bound_told = self.native.counted(Counter.BOUND)
+
+    def stop(self, cause: str) -> None:
+        """Refuse all requests from now on: the windows cannot be kept. A later call changes nothing."""
+        self._stopped = self._stopped or cause
+
+    def window_of(self, group_id: int, queue_slot: int) -> Window | None:
+        """The window of a group's queue, by the numbers of this plane."""
+        return self.windows.find(group_id, queue_slot)
+
+    # ---- Part ----
+
+    def begin(self) -> None:
+        """See Part."""
+        self._answering.begin()
+
+    def turn(self, now_ms: int) -> bool:
+        """See Part."""
+        worked = self._answering.turn(now_ms)
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + LOOK_MS
+            self.windows.begin_look()
+            self._look(now_ms)
+        self._end_gone(now_ms)
+        self.has_worked = worked or self._answering.has_taken or self.serving.asks != self._asks
+        self._asks = self.serving.asks
+        return worked
+
+    def wait(self, timeout_ms: int) -> None:
+        """Sleep and serve, see `Answering`."""
+        self._answering.wait(timeout_ms)
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """See Part."""
+        if self.windows.is_looking:
+            return 0
+        return min(self._answering.sleep_ms(now_ms), max(0, self._next_look_ms - now_ms))
+
+    @property
+    def is_idle(self) -> bool:
+        """See Part."""
+        return self._answering.is_idle
+
+    def close(self, *, rests: bool) -> None:
+        """See Part."""
+        self._answering.close(rests=rests)
+        self.native.close()
+        self.windows.close()
+        self._filters.close()
+        self._reader.close()
+
+    # ---- answers that no client has received ----
+
+    def _on_unsent(self, record: Ask, now_ms: int) -> None:
+        told = self._inbox.unsent(record)
+        if told is not None and not told.is_held:
+            self.native.unsent(told.serial)
+
+    def _on_reader_restart(self, port: int, generation: int) -> None:
+        """Take back the answers that a dead read worker has left in its ring.
+
+        A request of a read worker that had died before this process began makes its replacement look new, too. The
+        replacement lives, and still sends what is in its ring.
+        """
+        role = next(reader.role for reader in self._plane.readers if reader.port == port)
+        before = self._generations[role]
+        if generation <= before:
+            return
+        self._generations[role] = generation
+        for told in self._inbox.unconsumed(role, before):
+            self.native.unsent(told.serial)
+
+    # ---- looks ----
+
+    def _end_gone(self, now_ms: int) -> None:
+        for group, topic, queue_id in self.windows.end_gone(LOOKED_PER_TURN):
+            line = f"pop: the window of {group} in {topic}, queue {queue_id}, ended with its topic or group"
+            self._line(now_ms, "gone", line)
+
+    def _look(self, now_ms: int) -> None:
+        self._reader.tick()
+        bound = self.native.counted(Counter.BOUND)
+        if bound > self._bound_told and self._line(
+            now_ms, "bound", f"pop: {bound - self._bound_told} pops were answered empty, because too many messages are "
+            "open (ringmqPopOpenMax), or too many windows are there (ringmqOffsetsMax)",
+        ):  # fmt: skip
+            self._bound_told = bound
+        if (trouble := self.native.take_trouble()) is not None:
+            slot, offset, error = trouble
+            queue = self._plane.queue(slot)
+            topic = self._plane.topic(queue.topic_id)
+            name = bytes(ffi.buffer(topic.name, topic.name_length)).decode()
+            why = os.strerror(error)
+            self._line(now_ms, "trouble", f"pop: queue {queue.queue_id} of {name} cannot be read at {offset}: {why}")
+
+    def _line(self, now_ms: int, what: str, line: str) -> bool:
+        """Log a line, at most one a minute of its kind. True if it was logged."""
+        if now_ms < self._line_ms.get(what, 0):
+            return False
+        self._line_ms[what] = now_ms + LINE_MS
+        self._log_line(line)
+        return True
