@@ -1,0 +1,159 @@
+"""Twin of the choice of messages for an answer (native/src/pop/pop_batch.c, pop_picks.c), without IO.
+
+It knows queues as lists of messages, and of each window the next offset and what was returned. It leaves out windows
+with open messages at a bound, records on disk and filters by conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, field
+
+NORMAL, RETRY_V1, RETRY_V2 = 0, 1, 2
+HEADER_BYTES, RETRY_BYTES = 5120, 512
+"""Room for the header of an answer, and for the bytes that a retry may have more."""
+_MASK = (1 << 64) - 1
+
+
+def next_random(state: int) -> int:
+    """xorshift64. The choice of an answer is the state modulo 100."""
+    state ^= state << 13 & _MASK
+    state ^= state >> 7
+    return state ^ (state << 17 & _MASK)
+
+
+class Message(Struct, frozen=True):
+    """A unit of a queue."""
+
+    size: int
+    tag: str = ""
+
+
+class TwinQueue(Struct):
+    """A queue, and the window that a group has of it."""
+
+    messages: list[Message] = field(default_factory=list)
+    first: int = 0
+    """Offset of the first message that retention has left."""
+    next_offset: int = 0
+    returned: list[int] = field(default_factory=list)
+    """Offsets that no consumer has received, ascending."""
+
+
+class Settings(Struct, frozen=True):
+    """The properties of the broker on which the choice depends."""
+
+    retry_percent: int = 20
+    has_v1: bool = True
+    has_v2: bool = False
+    count_max: int = 32
+    bytes_max: int = 262_144
+
+
+class Pick(Struct):
+    """Messages of one queue in an answer."""
+
+    flag: int
+    queue_id: int
+    start_offset: int
+    offsets: list[int] = field(default_factory=list)
+
+
+class TwinAnswer(Struct):
+    """An answer as its fields tell it."""
+
+    picks: list[Pick] = field(default_factory=list)
+    rest: int = 0
+
+    @property
+    def starts(self) -> str:
+        """startOffsetInfo"""
+        return ";".join(f"{pick.flag} {pick.queue_id} {pick.start_offset}" for pick in self.picks)
+
+    @property
+    def offsets(self) -> str:
+        """msgOffsetInfo"""
+        return ";".join(f"{pick.flag} {pick.queue_id} {','.join(map(str, pick.offsets))}" for pick in self.picks)
+
+
+class TwinDesk:
+    """Topics by flag: that of the request, and its retry topics, if they are there."""
+
+    def __init__(self, topics: Mapping[int, Sequence[TwinQueue]], settings: Settings, state: int) -> None:
+        self._topics, self._settings, self._state = topics, settings, state
+        self._wanted, self._count, self._bytes, self._is_full = 0, 0, 0, False
+        self._tags: frozenset[str] | None = None
+        self._answer = TwinAnswer()
+
+    def pop(self, wanted: int, queue_id: int = -1, tags: frozenset[str] | None = None) -> TwinAnswer:
+        """Choose the messages of one answer, and move the windows."""
+        self._state = next_random(self._state)
+        turn, settings = self._state % 100, self._settings
+        self._wanted, self._count, self._bytes, self._is_full = wanted, 0, HEADER_BYTES, False
+        self._tags, self._answer = tags, TwinAnswer()
+        both = settings.has_v1 and settings.has_v2
+        flag = RETRY_V2 if (turn % 2 if both else settings.has_v2) else RETRY_V1
+        has_retry = bool(self._topics.get(flag))
+        is_first = has_retry and turn < settings.retry_percent
+        if is_first:
+            self._pick_topic(flag, turn, -1)
+        self._pick_topic(NORMAL, turn, queue_id)
+        if has_retry and not is_first and self._count < wanted:
+            self._pick_topic(flag, turn, -1)
+        return self._answer
+
+    def unsent(self, answer: TwinAnswer) -> None:
+        """No client has received the answer."""
+        for pick in answer.picks:
+            queue = self._topics[pick.flag][pick.queue_id]
+            queue.returned = sorted({*queue.returned, *pick.offsets})
+
+    def _pick_topic(self, flag: int, turn: int, queue_id: int) -> None:
+        queues = self._topics[flag]
+        for number in [queue_id] if queue_id >= 0 else [(turn + n) % len(queues) for n in range(len(queues))]:
+            self._pick_queue(flag, number, queues[number])
+
+    def _pick_queue(self, flag: int, number: int, queue: TwinQueue) -> None:
+        if not self._is_full and self._count < self._wanted:
+            pick = Pick(flag, number, queue.next_offset)
+            if not self._pick_returned(pick, queue):
+                self._pick_next(pick, queue)
+            if pick.offsets:
+                self._answer.picks.append(pick)
+        self._answer.rest += len(queue.messages) - queue.next_offset
+
+    def _pick_returned(self, pick: Pick, queue: TwinQueue) -> bool:
+        """True if some of the returned messages are left, in the answer or not."""
+        looked = queue.returned[: self._wanted - self._count]
+        gone = [offset for offset in looked if offset < queue.first]
+        there = looked[len(gone) :]
+        for offset in there:
+            if not self._add(pick, queue, offset):
+                break
+        if pick.offsets:
+            pick.start_offset = pick.offsets[0]
+        queue.returned = [offset for offset in queue.returned if offset not in (*gone, *pick.offsets)]
+        return bool(there)
+
+    def _pick_next(self, pick: Pick, queue: TwinQueue) -> None:
+        queue.next_offset = pick.start_offset = max(queue.next_offset, queue.first)
+        room = self._wanted - self._count
+        for offset in range(queue.next_offset, len(queue.messages)):
+            if len(pick.offsets) == room:
+                break
+            is_wanted = self._tags is None or queue.messages[offset].tag in self._tags
+            if is_wanted and not self._add(pick, queue, offset):
+                break
+            queue.next_offset = offset + 1
+
+    def _add(self, pick: Pick, queue: TwinQueue, offset: int) -> bool:
+        """False if the answer would exceed the bounds of a pull."""
+        more = queue.messages[offset].size + (RETRY_BYTES if pick.flag else 0)
+        count, size = self._count + 1, self._bytes + more
+        if count > 1 and (size > self._settings.bytes_max or count > self._settings.count_max):
+            self._is_full = self._count > 0
+            return False
+        self._count, self._bytes = count, size
+        pick.offsets.append(offset)
+        return True
