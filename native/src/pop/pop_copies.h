@@ -1,0 +1,99 @@
+/* pop_copies.h: copies of messages whose invisible time is over, a batch a call. `ringmq.pop.revival` decides once for each
+ * window of a batch: where its messages lie, and where their copies go.
+ *
+ * The way of a message: due -> ready -> (look) a case of the batch -> (Python decides about the case) -> fill ->
+ * rmq_record_copies -> tokens -> submit -> answers -> rmq_pop_copied. A message without a copy is listed in `left`: Python has
+ * it done, tried again later, or made ready. No page of the log is touched that is on disk: such messages stay ready, and the
+ * kernel reads ahead.
+ *
+ * Twin of the cases of a batch: ringmq/pop/copies_twin.py.
+ */
+#ifndef RMQ_POP_COPIES_H
+#define RMQ_POP_COPIES_H
+
+#include "plane/port.h"
+#include "pop/pop_windows.h"
+#include "queue/queue_reader.h"
+#include "services/record_copy.h"
+
+/* cdef-begin */
+#define RMQ_POP_COPIES_MAX 4096      /* messages at a time */
+#define RMQ_POP_COPY_BATCH 256
+#define RMQ_POP_CASES_MAX 64         /* windows of a batch: messages of further ones wait for the next */
+#define RMQ_POP_CASE_EDITS 4         /* of a dead letter */
+#define RMQ_POP_COPY_EDITS 512       /* one for each copy, then those of the cases */
+#define RMQ_POP_TIMES_NEVER 0x7fffffff /* no message of the case becomes a dead letter */
+
+/* Reasons for which a message has no copy. */
+#define RMQ_POP_LEFT_BY_CASE 1       /* Python has not set the case to be copied */
+#define RMQ_POP_LEFT_GONE 2          /* its record is deleted, or stands for no message */
+#define RMQ_POP_LEFT_UNREADABLE 3    /* `detail`: the error of the queue reader */
+#define RMQ_POP_LEFT_NO_COPY 4       /* `detail`: RMQ_COPY_* */
+#define RMQ_POP_LEFT_NO_DEAD 5       /* it becomes a dead letter, and the case has no queue for these */
+#define RMQ_POP_LEFT_REFUSED 6       /* by write; `detail`: RMQ_CAUSE_* or RMQ_FAULT_* */
+
+struct rmq_pop_copy {
+    struct rmq_pop_due due;
+    struct rmq_held_record source;   /* between fill and tokens */
+    uint64_t batch;                  /* number of the batch of its copy */
+    uint32_t case_number;
+    uint32_t left;                   /* RMQ_POP_LEFT_* */
+    int32_t detail;
+    uint32_t is_dead;                /* its copy is a dead letter */
+    uint32_t is_later;               /* it is tried with a later batch: on disk, or not mapped */
+};
+
+struct rmq_pop_copy_target {
+    uint32_t topic_id, queue_slot, queue_id; /* queue_slot RMQ_NONE: there is none */
+};
+
+/* The messages of one window in a batch. */
+struct rmq_pop_copy_case {
+    uint32_t window, place;
+    uint32_t rows;
+    uint32_t is_copied;              /* Python's, as all behind it: 1 = copies are made */
+    uint32_t source_slot;
+    int32_t times_max;               /* messages that have come so often become dead letters */
+    struct rmq_pop_copy_target again, dead;
+    uint32_t dead_edits;             /* the first of RMQ_POP_CASE_EDITS edits */
+};
+
+/* Arrays are Python's, of RMQ_POP_COPIES_MAX entries where nothing else is said. */
+struct rmq_pop_copies {
+    struct rmq_pop_windows *windows;
+    struct rmq_plane *plane;
+    uint32_t port;
+    uint32_t unused_count, ready_count, taken_count, copied_count, left_count, cases_count;
+    struct rmq_pop_copy *rows;
+    uint32_t *unused;
+    uint32_t *ready;                 /* slots of messages that wait for a batch, the oldest first */
+    uint32_t *open;                  /* batch % RMQ_POP_COPIES_MAX -> its copies without an answer */
+    uint32_t *left;                  /* slots of messages that Python has to end */
+    uint32_t *taken;                 /* of the batch: RMQ_POP_COPY_BATCH entries, as `copied` */
+    uint32_t *copied;
+    struct rmq_pair_edit *edits;     /* RMQ_POP_COPY_EDITS */
+    uint32_t name_at, name_length;   /* of the pair 1ST_POP_TIME, in the texts of the batch */
+    uint64_t stored, dead;           /* copies that are stored, all of them, since the start */
+    struct rmq_pop_copy_case cases[RMQ_POP_CASES_MAX];
+};
+
+/* Takes messages whose time was over at `mono_ms`, as far as there is room. Returns their number. */
+uint32_t rmq_pop_copies_due(struct rmq_pop_copies *c, int64_t mono_ms);
+/* Begins a batch of ready messages, at most `room`, and sorts them into cases. Returns their number. */
+uint32_t rmq_pop_copies_look(struct rmq_pop_copies *c, uint32_t room);
+/* Reads the sources of copied cases, and describes the copies. Returns their number. */
+uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *q, struct rmq_record_copy *copies);
+/* Closes the gaps among requests[0..done), which rmq_record_copies has made of `copies`, and gives them tokens (slots) and marks.
+ * Messages that were not tried are ready again. Returns the number of requests. */
+uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, struct rmq_request *requests,
+                               uint32_t done, uint64_t batch);
+/* Takes the completions of the port. Windows learn of stored copies, and refused ones are added to `left`. Returns their number. */
+uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c);
+/* The message is ready again. */
+void rmq_pop_copies_ready(struct rmq_pop_copies *c, uint32_t slot);
+/* The row is free again: the window has heard of it. */
+void rmq_pop_copies_release(struct rmq_pop_copies *c, uint32_t slot);
+/* cdef-end */
+
+_Static_assert(RMQ_POP_COPY_EDITS == RMQ_POP_COPY_BATCH + RMQ_POP_CASES_MAX * RMQ_POP_CASE_EDITS, "edits");
+#endif
