@@ -34,6 +34,7 @@ class StopPhase(IntEnum):
     """Order of a clean stop. A worker that accepts work ends before the workers that do the work."""
 
     READ = lib.RMQ_STOP_READ
+    POP = lib.RMQ_STOP_POP
     CONTROL = lib.RMQ_STOP_CONTROL
     WRITE = lib.RMQ_STOP_WRITE
     FLUSH = lib.RMQ_STOP_FLUSH

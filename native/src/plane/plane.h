@@ -63,6 +63,8 @@ void rmq_subscriptions_clear(struct rmq_plane *plane);
 /* Consistent copy of the current version; kind NONE when there is none. */
 void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out);
 int64_t rmq_offset_get(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
+/* 1: the table has had an offset of the pair, though it may be deleted (-1). */
+int rmq_offset_is_known(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
 int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot, int64_t offset);
 /* Drain all commit rings into the offset table; number of changes, or -ENOSPC. */
 int rmq_offset_drain(struct rmq_plane *plane);

@@ -323,6 +323,11 @@ int64_t rmq_offset_get(struct rmq_plane *plane, uint32_t group_id, uint32_t queu
     return o ? rmq_load(&o->offset) : -1;
 }
 
+int rmq_offset_is_known(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+{
+    return offset_find(plane, group_id, queue_slot) != NULL;
+}
+
 int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot, int64_t offset)
 {
     struct rmq_plane_header *h = rmq_header(plane);

@@ -23,11 +23,12 @@
 /* stop_requested: the phase of a clean stop, 0 = none. A role stops once its own phase has begun and it has finished the work
  * of earlier phases. */
 #define RMQ_STOP_READ 1
-#define RMQ_STOP_CONTROL 2
-#define RMQ_STOP_WRITE 3
-#define RMQ_STOP_FLUSH 4
-#define RMQ_STOP_DISPATCH 5
-#define RMQ_STOP_HA 6 /* a master's ha; a slave's ends in the phase of write, because it does write's work */
+#define RMQ_STOP_POP 2 /* it reports its last consumer offsets, which control then saves */
+#define RMQ_STOP_CONTROL 3
+#define RMQ_STOP_WRITE 4
+#define RMQ_STOP_FLUSH 5
+#define RMQ_STOP_DISPATCH 6
+#define RMQ_STOP_HA 7 /* a master's ha; a slave's ends in the phase of write, because it does write's work */
 #define RMQ_STOP_SLAVES_MS 3000 /* a stop waits no longer for slaves, whatever slaveTimeout says */
 
 /* replication_state. For any value but OK, write refuses a send that waits for replicas before it is appended. The completer

@@ -1,0 +1,107 @@
+"""Consumer offsets of groups that pop: at most one report a second and window, and changes by others.
+
+Control alone writes the table of offsets. Pop reports the lowest message that is not done, through the ring of commits
+of its port (`native/src/pop/pop_offsets.h`). An offset in the table that pop has not reported comes from a client or an
+operator. A larger one moves the window on, and a smaller one begins another window there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+from ringmq.pop.window_names import Window, WindowNames
+from ringmq.remoting.errors import RequestError
+
+PASS_MS = 1000
+PLACES_PER_TURN = 4096
+
+
+class Offsets:
+    """Reports offsets, a pass over all windows each second."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        port: int,
+        windows: Any,
+        names: WindowNames,
+        windows_max: int,
+        log_line: Callable[[str], None],
+    ) -> None:
+        self._plane, self._names, self._log_line = plane, names, log_line
+        self._rows = ffi.new("struct rmq_pop_offset[]", windows_max)
+        self._native = ffi.new("struct rmq_pop_offsets *")
+        self._native.windows, self._native.plane, self._native.port = windows, plane.struct, port
+        self._native.at = self._rows
+        self._native.start_id = plane.watermarks.start_id
+        self._by_place: dict[int, Window] = {}
+        self._changes = -1
+        self._next_pass_ms = 0
+        self._is_passing = False
+
+    @property
+    def reported(self) -> int:
+        """Reports since the start of the process."""
+        return int(self._native.reported)
+
+    def turn(self, now_ms: int) -> bool:
+        """Go on with a pass, or begin the next one. True if more may follow at once."""
+        if not self._is_passing:
+            if now_ms < self._next_pass_ms:
+                return False
+            self._next_pass_ms = now_ms + PASS_MS
+            self._begin()
+        code = int(lib.rmq_pop_offsets_look(self._native, PLACES_PER_TURN))
+        self._is_passing = code > 0
+        self._take_changed()
+        return self._is_passing
+
+    def finish(self) -> bool:
+        """A turn of the stop: report all offsets. True once control has stored them."""
+        if not self._is_passing:
+            self._begin()
+        code = int(lib.rmq_pop_offsets_look(self._native, 1 << 31))
+        self._is_passing = code != 0
+        return not code and bool(lib.rmq_pop_offsets_are_stored(self._native))
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """Time until the next pass."""
+        return max(0, self._next_pass_ms - now_ms)
+
+    def _begin(self) -> None:
+        if self._names.changes != self._changes:
+            self._fill()
+        lib.rmq_pop_offsets_begin(self._native)
+        self._is_passing = True
+
+    def _fill(self) -> None:
+        """Take over the windows that were made, and forget those that have ended."""
+        self._changes = self._names.changes
+        found = {int(window.place): window for window in self._names}
+        for place in self._by_place.keys() - found.keys():
+            self._rows[place].window = 0
+        for place, window in found.items():
+            row = self._rows[place]
+            if row.window != window.window_id:
+                row.window = window.window_id
+            row.group_id, row.queue_slot = window.group_id, window.queue_slot
+        self._by_place = found
+        self._native.count = 1 + max(found, default=-1)
+
+    def _take_changed(self) -> None:
+        """Somebody has set these offsets back: other windows begin there. Without an offset, the next pop makes one."""
+        places = self._native.changed[0 : self._native.changed_count]
+        self._native.changed_count = 0
+        for place in places:
+            window = self._by_place[place]
+            offset = self._plane.offset_get(window.group_id, window.queue_slot)
+            try:
+                if offset < 0:
+                    self._names.end(window)
+                else:
+                    self._names.begin_at(window, offset)
+            except (RequestError, OSError) as error:
+                self._log_line(f"pop: a window that was set back to {offset} cannot be made: {error}")

@@ -1,0 +1,217 @@
+"""Consumer offsets of windows: C and its twin report the same, and tell others' offsets from reports of their own."""
+
+import mmap
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plane_kit import Kit
+
+from ringmq.ipc.ports import PortPlan
+from ringmq.native import ffi, lib
+from ringmq.pop.offsets_twin import Offset, look
+
+ROLE, GROUP, QUEUES, START = lib.RMQ_ROLE_POP, 1, 3, 77
+
+
+class Stage:
+    """Windows of one group, a table of offsets, and a ring of commits that the test drains."""
+
+    def __init__(self, root: Path) -> None:
+        self.kit = Kit(root, ports=(PortPlan(ROLE, 4096, lib.RMQ_PORT_COMMITS, request_slots=64),))
+        plane = self.kit.plane
+        topic = self.kit.topic(b"T", QUEUES)
+        assert lib.rmq_group_add(plane, b"G", 1, lib.RMQ_GROUP_LIVE) == GROUP
+        self.slots = [int(lib.rmq_queue_find(plane, topic, queue)) for queue in range(QUEUES)]
+        layout = lib.rmq_pop_layout_of(64, 4096)
+        self._map = mmap.mmap(-1, int(layout.mapped_bytes))
+        self._base = ffi.from_buffer("uint8_t *", self._map, require_writable=True)
+        self.pages = lib.rmq_pop_pages_open(self._base, layout, -1)
+        self.layout = layout
+        self.open()
+        self.twins: dict[int, Offset] = {}
+        self.places = [self._window(queue) for queue in range(QUEUES)]
+
+    def open(self) -> None:
+        """A process of the worker begins."""
+        plane, self.rows = self.kit.plane, ffi.new("struct rmq_pop_offset[]", 64)
+        self.windows = lib.rmq_pop_windows_open(self.pages, self.layout, 1000, 1000, ffi.new("uint64_t *"))
+        port = int(lib.rmq_port_find(plane, ROLE))
+        self.native = ffi.new(
+            "struct rmq_pop_offsets *",
+            {"windows": self.windows, "plane": plane, "port": port, "count": 64, "at": self.rows, "start_id": START},
+        )
+
+    def restart(self) -> None:
+        """Another process goes on with the windows."""
+        rows = bytes(ffi.buffer(self.rows))
+        lib.rmq_pop_windows_close(self.windows)
+        self.open()
+        ffi.memmove(self.rows, rows, len(rows))
+
+    def _window(self, queue: int) -> int:
+        place = ffi.new("uint32_t *")
+        assert lib.rmq_pop_window_make(self.windows, queue + 1, queue, 0, 0, place) == 0
+        row = self.rows[place[0]]
+        row.window, row.group_id, row.queue_slot = queue + 1, GROUP, self.slots[queue]
+        self.twins[int(place[0])] = Offset(0, -1)
+        return int(place[0])
+
+    def table(self, number: int) -> int:
+        return int(lib.rmq_offset_get(self.kit.plane, GROUP, self.slots[number]))
+
+    def is_known(self, number: int) -> bool:
+        return bool(lib.rmq_offset_is_known(self.kit.plane, GROUP, self.slots[number]))
+
+    def start(self) -> None:
+        """The broker starts again: the windows do not know its table of offsets."""
+        self.native.start_id += 1
+        for twin in self.twins.values():
+            twin.is_told = False
+
+    def set(self, number: int, offset: int) -> None:
+        assert lib.rmq_offset_put(self.kit.plane, GROUP, self.slots[number], offset) == 0
+
+    def drain(self) -> None:
+        assert lib.rmq_offset_drain(self.kit.plane) >= 0
+
+    def done_up_to(self, number: int, offset: int) -> None:
+        """The messages of a queue up to an offset are done."""
+        place = self.places[number]
+        lib.rmq_pop_skip_to(self.windows, place, offset)
+        self.twins[place].first_open = max(self.twins[place].first_open, offset)
+
+    def look(self) -> list[int]:
+        """A pass of both. Returns the numbers of windows that were set back."""
+        tables = [self.table(number) if self.is_known(number) else None for number in range(QUEUES)]
+        lib.rmq_pop_offsets_begin(self.native)
+        may_compare = bool(self.native.may_compare)
+        assert lib.rmq_pop_offsets_look(self.native, 64) == 0
+        native = [self.places.index(place) for place in self.native.changed[0 : self.native.changed_count]]
+        reports: list[int] = []
+        twin = []
+        for number, place in enumerate(self.places):
+            window = self.twins[place]
+
+            def skip_to(offset: int, window: Offset = window) -> None:
+                window.first_open = max(window.first_open, offset)
+
+            def report(offset: int) -> bool:
+                reports.append(offset)
+                return True
+
+            if not look(window, tables[number], may_compare=may_compare, report=report, skip_to=skip_to):
+                twin.append(number)
+        assert native == twin
+        assert self.committed() == [self.twins[place].committed for place in self.places]
+        return native
+
+    def committed(self) -> list[int]:
+        return [int(lib.rmq_pop_window_at(self.windows, place).committed) for place in self.places]
+
+    def close(self) -> None:
+        lib.rmq_pop_windows_close(self.windows)
+        lib.rmq_pop_pages_close(self.pages)
+        ffi.release(self._base)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Any:
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_lowest_open_message_is_reported_once(stage: Stage) -> None:
+    stage.done_up_to(0, 5)
+    assert stage.look() == []
+    stage.drain()
+    assert stage.table(0) == 5 and stage.native.reported == QUEUES
+    assert stage.look() == [] and stage.native.reported == QUEUES
+
+
+def test_a_larger_offset_of_others_moves_the_window_on(stage: Stage) -> None:
+    stage.look()
+    stage.drain()
+    stage.look()
+    stage.set(1, 40)
+    assert stage.look() == []
+    assert lib.rmq_pop_window_at(stage.windows, stage.places[1]).next_offset == 40
+    stage.drain()
+    assert stage.table(1) == 40
+
+
+def test_a_smaller_offset_of_others_is_told_but_not_that_of_an_older_file(stage: Stage) -> None:
+    stage.done_up_to(2, 9)
+    stage.look()
+    stage.drain()
+    stage.start()
+    stage.set(2, 4)  # the table of a file that was saved before
+    assert stage.look() == []
+    stage.drain()
+    assert stage.table(2) == 9
+    assert stage.look() == []
+    stage.set(2, 3)
+    assert stage.look() == [2]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 4])
+def test_an_offset_that_is_deleted_or_set_right_behind_a_report_is_told(stage: Stage, offset: int) -> None:
+    """No look comes between the report and the word of somebody else."""
+    stage.done_up_to(1, 9)
+    stage.look()
+    stage.drain()
+    stage.set(1, offset)
+    assert stage.look() == [1]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 4])
+def test_the_word_of_others_counts_while_no_worker_looks(stage: Stage, offset: int) -> None:
+    """An operator may set the offset while the worker rests. The memory says that this plane had another one."""
+    stage.done_up_to(1, 9)
+    stage.look()
+    stage.drain()
+    stage.set(1, offset)
+    stage.restart()
+    assert stage.look() == [1]
+
+
+def test_an_equal_offset_of_a_new_start_may_be_set_back(stage: Stage) -> None:
+    stage.done_up_to(0, 5)
+    stage.look()
+    stage.drain()
+    stage.start()
+    assert stage.look() == [] and stage.native.reported == QUEUES, "nothing is reported again"
+    stage.set(0, 2)
+    assert stage.look() == [0]
+
+
+def test_a_full_table_is_told_again(stage: Stage) -> None:
+    """Control could not store the report. That is nobody's word."""
+    stage.done_up_to(0, 5)
+    stage.look()
+    stage.kit.header.tables.offset_capacity, room = 0, int(stage.kit.header.tables.offset_capacity)
+    assert lib.rmq_offset_drain(stage.kit.plane) < 0
+    assert stage.look() == []
+    stage.kit.header.tables.offset_capacity = room
+    stage.drain()
+    assert stage.table(0) == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_agree_on_random_steps(stage: Stage, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(200):
+        number = chance.randrange(QUEUES)
+        match chance.randrange(4):
+            case 0:
+                stage.done_up_to(number, chance.randrange(500))
+            case 1:
+                stage.set(number, chance.randrange(-1, 500))
+            case 2:
+                stage.drain()
+                if not chance.randrange(8):
+                    stage.start()
+            case _:
+                stage.look()
