@@ -1,7 +1,7 @@
 # Everything that is needed to run, test and measure RingMQ; each target sets up what it misses (see .ci/bootstrap).
 SHELL := /bin/bash
 BIN := .venv/bin
-PACKAGES := native ipc fastjson filters remoting store timer ha broker services doctor namesrv client cli spark_bridge loadtest testing
+PACKAGES := native ipc fastjson filters remoting store timer pop ha broker services doctor namesrv client cli spark_bridge loadtest testing
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 4
 SEED ?= 1

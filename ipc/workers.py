@@ -301,6 +301,13 @@ WORKERS = WorkerTable(
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
+            "pop", lib.RMQ_ROLE_POP, "ringmq.pop.worker", StopPhase.POP, CpuClass.SERVICE, start=Start.OPEN_WORK,
+            is_optional=True, of="master", asks=("control",),
+            answers=AnswerRow(codes=(200050, 200051, 200053, 200151)),
+            port=PortRow("ringmq.pop.arena:arena_bytes", lib.RMQ_PORT_COMMITS, weight=1, parked_max=4096),
+            needed_at_once="ringmq.pop.open_work:has_open_work",
+        ),
+        WorkerRow(
             "delay", lib.RMQ_ROLE_DELAY, "ringmq.services.delay.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
             port=PortRow(

@@ -69,7 +69,7 @@ SUBPACKAGES = {
     },
 }
 # Only the worker table makes and lists these names. The entry point of such a worker matches its name.
-OF_A_START = ("broker", "ipc", "store", "ha", "timer", "services", "namesrv", "filters")
+OF_A_START = ("broker", "ipc", "store", "ha", "timer", "services", "pop", "namesrv", "filters")
 DATACLASSES = {
     "BrokerConfig", "HaSettings", "NamesrvConfig", "StoreConfig", "Filing", "MasterCore", "Refuse", "TimerMessage",
 }  # fmt: skip

@@ -316,7 +316,7 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     if config.trace_topic_enable:
         yield TopicConfig(config.msg_trace_topic_name, 1, 1)
     yield TopicConfig(names.reply_topic(config.broker_cluster_name), 1, 1)
-    yield TopicConfig(names.revive_topic(config.broker_cluster_name), 8, 8)
+    yield TopicConfig(names.revive_topic(config.broker_cluster_name), config.revive_queue_num, config.revive_queue_num)
     yield TopicConfig(names.sync_member_topic(config.broker_name), 1, 1, int(Perm.INHERIT))
     yield TopicConfig(names.HALF_TOPIC, 1, 1)
     yield TopicConfig(names.OP_HALF_TOPIC, 1, 1)

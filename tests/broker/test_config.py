@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker import plane_setup
-from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
-from ringmq.broker.config.relations import waits_for_replicas
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, nearest_name, property_table
+from ringmq.broker.config.relations import changed, waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.config.sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
@@ -223,7 +223,7 @@ def test_a_tilde_in_a_file_is_the_users_home(tmp_path: Path, monkeypatch: pytest
 
 def test_every_property_that_is_taken_is_used() -> None:
     root = Path(__file__).parents[2]
-    folders = ("broker", "ha", "services", "store", "timer")
+    folders = ("broker", "ha", "services", "store", "timer", "pop")
     sources = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
     text = "\n".join(path.read_text() for path in sources if path.name not in ("sources.py", "stock_names.py"))
     text = text.replace((root / "broker" / "config" / "broker_config.py").read_text(), "")
@@ -267,6 +267,7 @@ def test_properties_that_workers_follow_are_live_and_written_at_each_change() ->
     assert all(property_table()[name][1].live for name in WORDS.values())
     settings = ffi.new("struct rmq_settings *")
     show_live(settings, BrokerConfig())
+    version = settings.config_version
     assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (1, 1000, 0)
     assert settings.log_level == logging.INFO
     values = {
@@ -278,3 +279,4 @@ def test_properties_that_workers_follow_are_live_and_written_at_each_change() ->
     show_live(settings, changed(BrokerConfig(), values))
     assert property_table()["logLevel"][1].live and settings.log_level == logging.ERROR
     assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (0, 70, 1)
+    assert settings.config_version == version + 1, "waits in C give Python a turn, which reads the whole"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control_shell import resume_deletions
 from ringmq.broker.control_wiring import saved_by, slave_tables_of
 from ringmq.broker.tables.client_names import ClientNames
@@ -37,6 +38,7 @@ class Bounds:
     max_offset: int
     is_batch: bool = False
     physical_end: int | None = None
+    next_offset: int = 0
 
     def replay_from(self, append_offset: int) -> int:
         return append_offset if self.physical_end is None else self.physical_end
@@ -74,6 +76,13 @@ def test_a_fresh_plane_gets_topics_bounds_groups_and_offsets(tmp_path: Path) -> 
     assert plane.group_flags("TOOLS_CONSUMER") & 0xFF == 0x7
     assert list(plane.offset_table.values()) == [7]
     assert plane.word("BenchmarkTest")[1] == 1024
+
+
+def test_ends_of_queues_that_dispatch_has_not_reached_are_published(tmp_path: Path) -> None:
+    config, plane = stored(tmp_path), FakePlane()
+    bounds = {("T", 0): Bounds(0, 5, next_offset=9), ("T", 1): Bounds(0, 5, next_offset=5)}
+    load_into(plane, config, Recovered(bounds))
+    assert [plane.queue(plane.queue_find(plane.topic_find("T"), queue)).log_end for queue in (0, 1)] == [9, 0]
 
 
 def test_each_queue_gets_the_log_offset_from_which_records_are_its_own(tmp_path: Path) -> None:

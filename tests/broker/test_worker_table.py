@@ -48,7 +48,7 @@ NOW, CALLED, WANTED, OPEN = ROWS = (
         "probe-wanted", 26, MODULE, StopPhase.WRITE, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
     ),
     WorkerRow(
-        "probe-open", 27, MODULE, StopPhase.HA, CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True,
+        "probe-open", 32, MODULE, StopPhase.HA, CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True,
         needed_at_once=f"{MODULE}:has_open_work",
     ),
 )  # fmt: skip

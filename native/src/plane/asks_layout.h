@@ -54,6 +54,9 @@ struct rmq_inbox_record {
                                   * Answer: empty, or the reason of a refusal */
 #define RMQ_INBOX_UNSENT 11      /* a reader -> an answerer: struct rmq_unsent */
 #define RMQ_INBOX_HELD 12        /* struct rmq_asked_again and an ask that a dead answerer has held: it is asked once more */
+#define RMQ_INBOX_POP 13         /* pop -> control: {"group", "topics": [...]}: the group, and topics of one queue that it needs: of
+                                  * POP's retries, or of dead letters. Answer as of RETRY; a group without a consumer offset of a
+                                  * topic gets 0 */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

@@ -17,7 +17,7 @@
 #define RMQ_ROLE_HA 6 /* a master's HA writer, a slave's HA client */
 #define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
-#define RMQ_ROLE_POP 27 /* no worker yet; ports_layout.h has the split of its marks */
+#define RMQ_ROLE_POP 27 /* ports_layout.h has the split of its marks */
 #define RMQ_ROLE_TIMER 28
 #define RMQ_ROLE_TRANSACTIONS 29
 #define RMQ_ROLE_DELAY 30

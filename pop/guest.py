@@ -1,0 +1,17 @@
+"""POP, as the rest of the broker knows it."""
+
+from __future__ import annotations
+
+from ringmq.ipc.guests import Guest
+
+GUEST = Guest(
+    "pop",
+    metric_table="ringmq.pop.metric_table:METRICS",
+    metrics="ringmq.pop.metrics:families",
+    questions="ringmq.pop.questions:QUESTIONS",
+    control_answers="ringmq.pop.on_slave:answers",
+    store_entries=("pop",),
+    damage="ringmq.pop.pop_damage:find_pop_damage",
+    on_log_cut="ringmq.pop.log_cut:forget_behind",
+    doctor="ringmq.pop.doctor:LOOK",
+)

@@ -1,0 +1,24 @@
+"""The answers of a slave to consumers that take or acknowledge single messages."""
+
+from __future__ import annotations
+
+from ringmq.broker.requests.guest_answers import ON_SLAVE, ControlParts, Handlers
+from ringmq.broker.requests.request import Answer, Request
+from ringmq.remoting.codes import RequestCode, ResponseCode
+
+CODES = (
+    RequestCode.POP_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+)
+
+
+def answers(parts: ControlParts) -> Handlers:
+    """The requests that control of a slave answers."""
+    return dict.fromkeys(CODES, refuse)
+
+
+def refuse(request: Request) -> Answer:
+    """POP is a matter of the master, which has the open messages."""
+    return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)

@@ -1,0 +1,61 @@
+"""The questions of POP to control: a group, and topics of one queue that the group needs."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ringmq.broker.requests.questions import Control
+from ringmq.ipc.asks import Ask
+from ringmq.native import lib
+from ringmq.remoting import json_body, names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.services.control_asks import ControlAsks
+from ringmq.services.topic_creator import Then
+
+
+class PopAsk(Struct, frozen=True):
+    """The names of a group and of topics that it needs: of its retries, or of its dead letters."""
+
+    group: str
+    topics: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """The payload of the ask."""
+        return json_body.write_body({"group": self.group, "topics": list(self.topics)})
+
+    @classmethod
+    def decode(cls, payload: bytes) -> PopAsk:
+        """The ask of a payload. Raises RequestError."""
+        value = json_body.read_object(payload, "pop")
+        topics = json_body.items(value, "topics")
+        return cls(str(value.get("group", "")), tuple(str(topic) for topic in topics))
+
+
+class PopAsks(ControlAsks):
+    """The asks of the worker `pop` to control."""
+
+    def make(self, asked: PopAsk, now_ms: int, then: Then) -> None:
+        """Ask for a group and its topics. `then` gets None once the plane has what a client may make, else a refusal.
+        A group that clients may not make is missing then, too."""
+        self._ask(lib.RMQ_INBOX_POP, asked.encode(), now_ms, then)
+
+
+def make_for_group(control: Control, record: Ask, now_ms: int) -> None:
+    """Make what POP needs. The answer comes once it is on disk."""
+
+    def make() -> None:
+        asked = PopAsk.decode(record.payload)
+        for topic in asked.topics:
+            if not names.is_retry_topic(topic) and not names.is_dlq_topic(topic):
+                refusal = f"topic {topic!r} is neither of retries nor of dead letters"
+                raise RequestError(refusal, field="topics", code=ResponseCode.INVALID_PARAMETER)
+        control.make_for_group(asked.group, [TopicConfig(topic, 1, 1) for topic in asked.topics], now_ms)
+        for topic in filter(names.is_retry_topic, asked.topics):
+            control.begin_offset(asked.group, topic, now_ms)
+
+    control.answer_when_saved(record, make)
+
+
+QUESTIONS = {lib.RMQ_INBOX_POP: make_for_group}

@@ -1,0 +1,123 @@
+"""The parts of the worker `pop`, in their order: recovery, then the desk, revival, offsets, snapshots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.pop.desk import Desk
+from ringmq.pop.offsets import Offsets
+from ringmq.pop.recovery import LOOK_MS, Recovery
+from ringmq.pop.revival import Revival
+from ringmq.pop.revival_words import Gauge, RevivalWord
+from ringmq.pop.snapshots import Snapshots
+from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.services.kit.loop import Part
+
+GAUGES_MS = 250
+FINISH_MS = 3000
+"""Time of a stop for copies that are with write, and for the last consumer offsets."""
+SNAPSHOT_MS = 4000
+"""Time of a stop for the last snapshot. Stop phases have 10 s."""
+STEP_S = 0.001
+
+
+class PopService(Part):
+    """Answers no request before the windows know every copy. `close_memory`: (whether the image has all)."""
+
+    def __init__(
+        self, *, plane: Plane, role: int, windows: Any, entries_max: int, desk: Desk, recovery: Recovery,
+        revival: Revival, offsets: Offsets, snapshots: Snapshots, close_memory: Callable[[bool], None],
+        log_line: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._plane, self._windows, self._entries_max = plane, windows, entries_max
+        self._role, self._words = role, plane.role(role).counters
+        self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
+        self._snapshots, self._close_memory, self._log_line = snapshots, close_memory, log_line
+        self._reported = 0
+        self._next_gauges_ms = 0
+        self._has_failed = False
+
+    def begin(self) -> None:
+        """See Part."""
+        self._desk.begin()
+        self._tell_gauges()
+
+    def turn(self, now_ms: int) -> bool:
+        """See Part."""
+        if not self._recovery.is_done and not self._recover():
+            return False
+        worked = self._desk.turn(now_ms)
+        worked |= self._revival.turn(now_ms)
+        worked |= self._offsets.turn(now_ms)
+        self._snapshots.turn(now_ms)
+        if not self._has_failed and (failure := self._snapshots.failure) is not None:
+            self._has_failed = True
+            self._desk.stop(failure)
+            self._log_line(f"pop: {failure}; POP refuses requests until the broker is started again")
+        if now_ms >= self._next_gauges_ms:
+            self._next_gauges_ms = now_ms + GAUGES_MS
+            self._tell_gauges()
+        self.has_worked = worked or bool(self._desk.has_worked)
+        return worked
+
+    def _recover(self) -> bool:
+        """True once the windows know every copy."""
+        self._recovery.turn()
+        copies = self._recovery.copies
+        if copies is None:
+            return False
+        self._words[RevivalWord.FOUND] += copies
+        self._revival.recovered(self._recovery.end)
+        return True
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """See Part."""
+        if not self._recovery.is_done:
+            return LOOK_MS
+        parts = (self._desk, self._revival, self._offsets, self._snapshots)
+        return min(part.sleep_ms(now_ms) for part in parts)
+
+    def wait(self, timeout_ms: int) -> None:
+        """Sleep until the bell rings for a turn. Plain requests are served meanwhile, once the windows know all."""
+        if self._recovery.is_done:
+            self._desk.wait(timeout_ms)
+        else:
+            self._plane.wait(self._role, timeout_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """See Part. A worker without open messages may end: a pop starts it again."""
+        is_done = self._recovery.is_done and self._desk.is_idle and self._revival.is_idle
+        return is_done and not lib.rmq_pop_counts_of(self._windows).open
+
+    def close(self, *, rests: bool) -> None:
+        """See Part. The last consumer offsets are with control, and the last snapshot is on the disk, when it ends."""
+        self._desk.close(rests=rests)
+        deadline_ms = monotonic_ms() + FINISH_MS
+        while not self._finish() and monotonic_ms() < deadline_ms:
+            time.sleep(STEP_S)
+        self._tell_gauges()
+        is_saved = self._recovery.is_done and self._snapshots.finish(SNAPSHOT_MS)
+        self._snapshots.close()
+        self._revival.close()
+        lib.rmq_pop_windows_close(self._windows)
+        self._close_memory(is_saved)
+
+    def _finish(self) -> bool:
+        if not self._recovery.is_done:
+            return True  # the next process recovers
+        is_answered = self._revival.finish(monotonic_ms())
+        return self._offsets.finish() and is_answered
+
+    def _tell_gauges(self) -> None:
+        counts, words = lib.rmq_pop_counts_of(self._windows), self._words
+        words[Gauge.WINDOWS], words[Gauge.ENTRIES] = counts.windows, counts.entries
+        words[Gauge.OPEN], words[Gauge.RETURNED] = counts.open, counts.returned
+        words[Gauge.REVIVING], words[Gauge.REVIVED] = counts.reviving, counts.revived
+        words[Gauge.ENTRIES_MAX] = self._entries_max
+        words[RevivalWord.REPORTED] += self._offsets.reported - self._reported
+        self._reported = self._offsets.reported

@@ -1,0 +1,97 @@
+"""Entry point of the worker `pop`: `python -m ringmq.pop.worker NAME SPEC`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from ringmq.broker.config.run_config import store_config
+from ringmq.ipc.asks import Asker, Inbox
+from ringmq.ipc.collector import bound_collections
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.ports import Port
+from ringmq.ipc.role_loop import run_worker
+from ringmq.ipc.worker import StopFlag, WorkerSpec
+from ringmq.native import ffi, lib
+from ringmq.pop.copy_targets import CopyTargets
+from ringmq.pop.desk import Desk
+from ringmq.pop.memory import PopMemory
+from ringmq.pop.names import Names
+from ringmq.pop.offsets import Offsets
+from ringmq.pop.questions import PopAsks
+from ringmq.pop.recovery import Recovery
+from ringmq.pop.revival import Revival
+from ringmq.pop.service import PopService
+from ringmq.pop.snapshots import Snapshots
+from ringmq.services.config_watcher import ConfigWatcher
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.kit.loop import ServiceLoop
+from ringmq.services.log_view import LogView
+from ringmq.services.topics import Topics
+from ringmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+REST_AFTER_MS = 30_000
+"""Time without open messages after which the worker ends. Its next start takes some 0.1 s."""
+
+
+def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopService:
+    """The service with all its parts. Raises PopMemoryError."""
+    root = Path(config().store_path_root_dir)
+
+    def log_view() -> LogView:
+        return LogView(plane, MessageStore(store_config(config())))
+
+    memory = PopMemory.open(root, plane, entries_max=config().pop_open_max, windows_max=config().offsets_max)
+    damaged = ffi.new("uint64_t *")
+    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
+    if windows == ffi.NULL:
+        raise MemoryError("no memory to read the windows of POP")
+    if damaged[0]:
+        log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
+    names = Names(memory.folder)
+    port = Port(plane, plane.port_of(spec.role))
+    plane.map_arena(port.number)
+    port.claim()
+    inbox, asker = Inbox(plane, spec.role), Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL)
+    control = PopAsks(asker)
+    desk = Desk(
+        plane, inbox, memory, windows, names, config, control, log_view(), role=spec.role,
+        rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
+    )  # fmt: skip
+    revival = Revival(
+        plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
+        targets=CopyTargets(Topics(plane), config), config=config, control=control,
+        words=plane.role(spec.role).counters, log_line=log.warning,
+    )  # fmt: skip
+    snapshots = Snapshots(
+        memory, log_view(), plane.watermarks, names, copies_from=revival.copies_from,
+        wake=desk.serving.notify,
+    )  # fmt: skip
+    since = max(int(memory.header.copies_from), int(memory.header.marks_from))
+
+    def close_memory(is_saved: bool) -> None:
+        names.close()
+        memory.close(clean=is_saved)
+
+    return PopService(
+        plane=plane, role=spec.role, windows=windows, entries_max=int(memory.layout.entries_max), desk=desk,
+        recovery=Recovery(plane, port, windows, log_view(), since), revival=revival,
+        offsets=Offsets(plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning),
+        snapshots=snapshots, close_memory=close_memory, log_line=log.warning,
+    )  # fmt: skip
+
+
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run until SIGTERM, or until no message has been open for a while."""
+    config = ConfigWatcher(Path(spec.config_path), lambda: int(plane.header.settings.config_version))
+    service = make_service(spec, plane, config)
+    loop = ServiceLoop(plane, spec.role, [config, service], rest_after_ms=REST_AFTER_MS, wait=service.wait)
+    bound_collections()
+    return loop.run(stop)
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(sys.argv[1:], serve))
