@@ -150,6 +150,24 @@ class BrokerConfig:
     timer_flush_interval_ms: int = number("timerFlushIntervalMs", 1000, 10, 60_000, live=True)
     mapped_file_size_timer_log: int = number("mappedFileSizeTimerLog", 104_857_600, 4096, (1 << 31) - 1)
 
+    # POP
+    revive_queue_num: int = number("reviveQueueNum", 8, 1, 998)
+    """Numbers of revive queues in receipts go round below it. 999 stands for an orderly pop."""
+    enable_retry_topic_v2: bool = switch("enableRetryTopicV2", False, live=True)
+    retrieve_message_from_pop_retry_topic_v1: bool = switch("retrieveMessageFromPopRetryTopicV1", True, live=True)
+    pop_from_retry_probability: int = number("popFromRetryProbability", 20, 0, 100, live=True)
+    pop_response_return_actual_retry_topic: bool = switch("popResponseReturnActualRetryTopic", False, live=True)
+    init_pop_offset_by_check_msg_in_mem: bool = switch("initPopOffsetByCheckMsgInMem", True, live=True)
+    enable_pop_message_threshold: bool = switch("enablePopMessageThreshold", False, live=True)
+    pop_inflight_message_threshold: int = number("popInflightMessageThreshold", 10_000, 0, _INT32, live=True)
+    """Open messages of a group in one queue beyond which nothing more of it is given."""
+    pop_open_max: int = number("ringmqPopOpenMax", 4_194_304, 4096, 67_108_864)
+    """Entries of all groups. An entry holds up to 64 messages of one pop."""
+    pop_revive_grace_ms: int = number("ringmqPopReviveGraceMs", 0, 0, 60_000, live=True)
+    """Time behind the invisible time until a message is given again. An acknowledgement still counts then."""
+    pop_dead_letter: bool = switch("ringmqPopDeadLetter", False, live=True)
+    """True: a message that has come again retryMaxTimes times goes to the dead letters of its group."""
+
     # clients
     channel_expired_timeout: int = number("channelExpiredTimeout", 120_000, 1000, _DAY_MS, live=True)
     server_channel_max_idle_time_seconds: int = number("serverChannelMaxIdleTimeSeconds", 120, 1, 86_400)

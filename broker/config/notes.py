@@ -29,6 +29,9 @@ DIFFERENCES = {
     "metricsExporterType": "RocketMQ's default is DISABLE",
     "metricsPromExporterPort": "if 5557 is taken, the broker uses any free port",
     "metricsPromExporterHost": "empty means brokerIP1 in RocketMQ",
+    "popFromRetryProbability": "RocketMQ accepts any number",
+    "popInflightMessageThreshold": "RocketMQ accepts negative numbers, too",
+    "reviveQueueNum": "no effect but on numbers in receipts and the queues of the revive topic",
     "storePathCommitLog": "RocketMQ accepts several folders joined by a comma",
 }
 """Property of RocketMQ -> difference; a property that is missing here means the same."""
@@ -46,7 +49,7 @@ MEANINGS = {
     "haRoom": "failure domain for replicaPolicy = rooms",
     "haReplicaRooms": "failure domains of slaves",
     "haAllowedReplicas": "slaves that may connect and count",
-    "ringmqSlaveSyncPeriod": "ms between two copies of topics, groups and offsets to a slave",
+    "ringmqSlaveSyncPeriod": "ms between two copies of tables (topics, groups, ...) to a slave",
     "ringmqHaWindowBytes": "bytes that are sent to a slave and not reported by it yet",
     "ringmqSlowRequestMs": "slower sends and control requests get a log line",
     "ringmqAcceptUnserved": "start on a store with messages that RingMQ does not serve yet",
@@ -80,6 +83,9 @@ MEANINGS = {
     "ringmqOpenHalvesMax": "open half messages of all producers",
     "ringmqHostOpenHalvesMax": "open half messages of one host",
     "ringmqGroupOpenHalvesMax": "open half messages of one producer group",
+    "ringmqPopOpenMax": "entries of open messages, of all groups",
+    "ringmqPopReviveGraceMs": "ms behind the invisible time in which an acknowledgement still counts",
+    "ringmqPopDeadLetter": "messages that have come again retryMaxTimes times become dead letters",
     "ringmqOffsetsMax": "entries of the shared table of consumer offsets",
 }
 """Property of RingMQ -> meaning; RocketMQ has no property of that name."""
