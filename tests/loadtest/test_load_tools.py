@@ -52,6 +52,12 @@ def frame(tools: Tools, *options: str) -> tuple[RemotingCommand, int]:
     return decode_frame(bytes.fromhex(report["hex"])), int(report["crc_sum"])
 
 
+def test_a_json_header_begins_with_the_code_as_javas_does(tools: Tools) -> None:
+    words = [str(tools.load), "frame", "--json", "--batch", "1"]
+    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+    assert bytes.fromhex(report["hex"])[8:].startswith(b'{"code":310,"opaque":         7,')
+
+
 @pytest.mark.parametrize("json_header", [False, True])
 def test_send_frame_says_what_java_says(tools: Tools, json_header: bool) -> None:
     command, crc = frame(tools, "--size", "200", "--batch", "1", *(["--json"] if json_header else []))

@@ -93,3 +93,19 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         start_broker({"brokerRole": "SLAVE"}, home=tmp_path, port=free_broker_port())
     with pytest.raises(StockError, match="home"):
         start_broker()
+
+
+@pytest.mark.parametrize("single_acks", [False, True], ids=["batch", "single"])
+def test_pops_and_their_acknowledgements(
+    tools: Tools, stock: tuple[StockServer, StockServer], single_acks: bool
+) -> None:
+    loader, topic = Loader(tools, stock[1].port), f"load_pop_{int(single_acks)}"
+    filled = loader.run("batch", topic=topic, create=True, messages=320, check=True, read_back=True, settle_ms=20_000)
+    assert filled["ok"], filled["check"]
+    report = loader.run(
+        "pop", topic=topic, group=topic, broker_name="stock", connections=2, depth=2, seconds=60,
+        invisible_ms=300_000, single_acks=single_acks,
+    )  # fmt: skip
+    assert report["ok"], report
+    assert report["popped"] == report["acked"] == 320
+    assert report["popped_crc_sum"] == filled["acked_crc_sum"]

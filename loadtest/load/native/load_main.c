@@ -20,6 +20,7 @@ static struct transaction_scenario transactions;
 static struct send_scenario *const sending = &transactions.send; /* of all runs that send */
 static struct send_back_scenario backs;
 static struct pull_scenario pulling;
+static struct pop_scenario popping;
 static struct engine_result result;
 static struct check check;
 static struct watch watched;
@@ -195,6 +196,53 @@ static int run_pull(const struct options *o)
     report_watch(stdout, &watched);
     printf("\"short_answers\":%llu,\"ok\":%s}\n", (unsigned long long)pulling.short_answers, ok ? "true" : "false");
     control_close(&control);
+    return ok ? 0 : 2;
+}
+
+/* Learns what the queues hold. */
+static int prepare_pop(const struct options *o, struct control *control)
+{
+    popping = (struct pop_scenario){
+        .lanes = lanes_of(o), .group = o->group, .broker_name = o->broker_name, .max_messages = o->count,
+        .invisible_ms = o->invisible_ms, .connections = o->connections, .depth = o->depth, .json = o->json,
+        .single_acks = o->single_acks, .stop_ns = (uint64_t)((o->warmup + o->seconds) * 1e9),
+    };
+    if (o->topics > 1 || o->queues > POP_QUEUES_MAX || o->count > 32)
+        return -EINVAL;
+    int rc = control_open(control, o->host, (int)o->port, o->json);
+    return rc == 0 ? check_offsets(control, CODE_MAX_OFFSET, &popping.lanes, popping.max) : rc;
+}
+
+/* The scenario itself ends the run, when what it has popped is acknowledged. */
+static int run_pop(const struct options *o)
+{
+    struct scenario scenario;
+    struct control control = {.fd = -1};
+    int rc = prepare_pop(o, &control);
+    if (rc != 0)
+        return fail("prepare the pops (one topic of 16 queues, 32 messages a pop at most)", rc, control.remark);
+    rc = pop_init(&popping, &scenario);
+    if (rc < 0)
+        return fail("pop", rc, "the topic holds no messages");
+    struct engine_config config = config_of(o);
+    config.messages = 0;
+    config.seconds = 0;
+    rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    uint64_t skipped = pop_skipped(&popping);
+    int is_once = popping.twice == 0 && popping.came_back == 0 && popping.acked == popping.popped && skipped == 0;
+    int ok = report_clean(&result) && is_once && popping.wrong_crc == 0 && popping.acked > 0;
+    print_head(o);
+    report_run(stdout, &result);
+    report_watch(stdout, &watched);
+    printf("\"expected\":%llu,\"popped\":%llu,\"acked\":%llu,\"popped_crc_sum\":%llu,", (unsigned long long)popping.expected,
+           (unsigned long long)popping.popped, (unsigned long long)popping.acked, (unsigned long long)popping.crc_sum);
+    printf("\"twice\":%llu,\"came_back\":%llu,\"skipped\":%llu,\"wrong_crc\":%llu,\"empty_pops\":%llu,\"ok\":%s}\n",
+           (unsigned long long)popping.twice, (unsigned long long)popping.came_back, (unsigned long long)skipped,
+           (unsigned long long)popping.wrong_crc, (unsigned long long)popping.empty_pops, ok ? "true" : "false");
+    control_close(&control);
+    pop_free(&popping);
     return ok ? 0 : 2;
 }
 
@@ -418,6 +466,8 @@ int main(int argc, char **argv)
         return run_pull(&o);
     if (strcmp(o.command, "send-back") == 0)
         return run_send_back(&o);
+    if (strcmp(o.command, "pop") == 0)
+        return run_pop(&o);
     if (strcmp(o.command, "consume") == 0)
         return run_consume(&o);
     if (strcmp(o.command, "idle") == 0)

@@ -19,6 +19,7 @@ const char OPTIONS_HELP[] =
     "  send-back  each message of the topic once, code 36, as a consumer of the group that failed\n"
     "  pull     --count messages a pull, code 11, over and over\n"
     "  consume  pulls everything as it comes, until nothing has come for --idle-ms\n"
+    "  pop      --count messages a pop, code 200050; those of a pop are acknowledged together, code 200151; JSON headers\n"
     "  idle     connections that say nothing\n"
     "  verify   reads the topic back: messages and the sum of the CRC-32 of their bodies\n"
     "  keys     looks up --check-keys keys of messages 0 .. --messages - 1 of run --run-id\n"
@@ -48,6 +49,8 @@ const char OPTIONS_HELP[] =
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
     "  --expression SQL92 | --tag TAG   pull: messages that match; a range has 20 times as many as an answer\n"
+    "  --invisible-ms 60000 --single-acks\n"
+    "                                   pop: acknowledges each message alone, code 200051\n"
     "  --idle-ms 3000                   consume: the end\n"
     "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
@@ -85,6 +88,7 @@ static const struct known known[] = {
     {"--batch", WHOLE, AT(batch), 1, 8192},
     {"--count", WHOLE, AT(count), 1, 1024},
     {"--check-keys", WHOLE, AT(keys), 0, 1000000},
+    {"--invisible-ms", WHOLE, AT(invisible_ms), 1, 2147483647.0},
     {"--tags", WHOLE, AT(tags), 0, 8192},
     {"--delay-level", WHOLE, AT(delay_level), 0, 50},
     {"--timer-delay-ms", WHOLE, AT(timer_delay_ms), 0, 4294967295.0},
@@ -107,6 +111,7 @@ static const struct known known[] = {
     {"--create", FLAG, AT(create), 0, 0},
     {"--check", FLAG, AT(check), 0, 0},
     {"--commit", FLAG, AT(commit), 0, 0},
+    {"--single-acks", FLAG, AT(single_acks), 0, 0},
     {"--read-back", FLAG, AT(read_back), 0, 0},
     {"--subscription-in-pull", FLAG, AT(subscription_in_pull), 0, 0},
 };
@@ -148,7 +153,7 @@ int options_parse(struct options *o, int argc, char **argv)
 {
     *o = (struct options){
         .host = "127.0.0.1", .topic = "LoadTest", .group = "load_group", .broker_name = "broker", .port = 10911,
-        .topics = 1, .queues = 4, .groups = 1, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
+        .topics = 1, .queues = 4, .groups = 1, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64, .invisible_ms = 60000,
         .seconds = -1, .drain = 10, .settle_ms = 1000, .idle_ms = 3000, .pin = -1,
     };
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -195,6 +200,8 @@ int options_parse(struct options *o, int argc, char **argv)
         o->seconds = 0;
     if (o->seconds < 0)
         o->seconds = o->messages ? 0 : 5;
+    if (strcmp(o->command, "pop") == 0)
+        o->json = 1; /* a binary header has 16 bits for a code */
     if (strcmp(o->command, "batch") != 0 && strcmp(o->command, "frame") != 0)
         o->batch = 1;
     return 0;

@@ -1,4 +1,4 @@
-/* What is asked of the broker: sends and batches, pulls at full speed, that read everything back, or that follow. */
+/* Requests to a broker: sends and batches, pulls at full speed, that read everything back, or that follow. */
 #ifndef RINGMQ_LOAD_SCENARIOS_H
 #define RINGMQ_LOAD_SCENARIOS_H
 
@@ -82,21 +82,58 @@ struct pull_scenario {
     uint64_t idle_ns;
     int subscription_in_pull; /* else a heartbeat must have announced the subscription */
     uint32_t groups; /* of PULL_FOLLOW, each reads everything; 0 counts as 1 */
-    struct send_back_scenario *keep; /* of PULL_READ_ALL: gets what was read; NULL = nobody */
+    struct send_back_scenario *keep; /* of PULL_READ_ALL: gets the messages; NULL = none */
     const char *expression, *tag; /* SQL92 or a tag, of PULL_FULL_SPEED; NULL = everything */
     int commit; /* pulls commit what was read before */
     uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX]; /* by group, then lane */
     int in_flight[LANES_MAX];
     uint32_t turn, finished;
     uint64_t read, crc_sum; /* messages and sum of CRC-32 */
-    uint64_t first_ns, last_ns; /* when messages came */
+    uint64_t first_ns, last_ns; /* times of the first and the last message */
     uint64_t wrong_crc, wrong_offset, short_answers;
 };
 
-/* How many pulls may be on their way at once: lanes times groups. */
+/* The most pulls that are under way at once: lanes times groups. */
 uint32_t pull_lanes(const struct pull_scenario *p);
 
 /* min and max must be set (to follow: min). -ENODATA when no queue holds a message. */
 int pull_init(struct pull_scenario *p, struct scenario *out);
+
+enum { POP_QUEUES_MAX = 16 }; /* of one topic */
+
+/* Messages of one queue in one answer: bit i stands for the offset start + i. Bits of acknowledged ones are cleared. */
+struct popped_queue {
+    uint32_t queue;
+    uint64_t start, bits;
+};
+
+/* The messages of one pop, until the last of them is asked to be acknowledged. */
+struct popped {
+    int64_t pop_time_ms;
+    uint32_t revive_queue, count;
+    struct popped_queue queues[POP_QUEUES_MAX];
+};
+
+/* Pops of all queues of a topic from the first message on. Each message is acknowledged on the connection that got it.
+ * A message counts when its acknowledgement is answered. The run must end within the invisible time. */
+struct pop_scenario {
+    struct lanes lanes; /* one topic, at most POP_QUEUES_MAX queues */
+    const char *group, *broker_name;
+    uint32_t max_messages, invisible_ms, connections, depth;
+    int json, single_acks; /* single: a request for each message, else one for each pop */
+    uint64_t stop_ns; /* after so much time the last pop is asked; 0: when the topic is empty */
+    uint64_t max[LANES_MAX]; /* behind the last message of a queue */
+    struct popped *rings;
+    uint64_t head[CONNECTIONS_MAX], tail[CONNECTIONS_MAX];
+    uint64_t *bits, *seen[POP_QUEUES_MAX], ends[POP_QUEUES_MAX]; /* by queue: seen offsets, and behind the highest of them */
+    uint64_t begun_ns, expected, pops_under_way, acks_under_way;
+    uint64_t popped, acked, crc_sum, twice, came_back, wrong_crc, empty_pops;
+};
+
+/* `max` must be set. 0, -ENODATA when no queue holds a message, -ENOMEM. */
+int pop_init(struct pop_scenario *p, struct scenario *out);
+/* Messages before popped ones of their queue that no pop has shown. */
+uint64_t pop_skipped(const struct pop_scenario *p);
+void pop_free(struct pop_scenario *p);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FIXED = 21, JSON_OPAQUE_AT = 18, JSON_OPAQUE_WIDTH = 10 };
+enum { FIXED = 21, JSON_OPAQUE_AT = 29, JSON_OPAQUE_WIDTH = 10 }; /* behind a code of three digits, as sends have */
 
 size_t wire_bound(const struct request *r)
 {
@@ -60,9 +60,10 @@ static char *json_text(char *p, const char *text)
 static size_t encode_json(uint8_t *h, const struct request *r)
 {
     char *p = (char *)h;
-    /* The opaque has a fixed place and width, so that a ready frame can be sent again under another one. */
-    p += sprintf(p, "{\"opaque\":%*u,\"code\":%d,\"flag\":0,\"language\":\"JAVA\",\"version\":%d,", JSON_OPAQUE_WIDTH,
-                 r->opaque, r->code, WIRE_VERSION);
+    /* The code comes first, as Java writes it. The opaque has a fixed place and width, so that a ready frame can be sent
+     * again under another one. */
+    p += sprintf(p, "{\"code\":%d,\"opaque\":%*u,\"flag\":0,\"language\":\"JAVA\",\"version\":%d,", r->code,
+                 JSON_OPAQUE_WIDTH, r->opaque, WIRE_VERSION);
     p += sprintf(p, "\"serializeTypeCurrentRPC\":\"JSON\",\"extFields\":{");
     const char *separator = "";
     for (size_t i = 0; i < r->ext_count; i++) {
