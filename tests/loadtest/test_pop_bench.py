@@ -1,0 +1,46 @@
+"""The rows of POP run at small sizes, and count what they claim."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ringmq.loadtest.bench import pops
+from ringmq.loadtest.bench.rows import Context
+from ringmq.loadtest.load.pops import serves_pop
+from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.measuring.measurement import RATE
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.io_uring,
+    pytest.mark.skipif(not serves_pop(), reason="brokers of this tree do not serve POP"),
+]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, RingmqTarget]]:
+    cpus = sorted(os.sched_getaffinity(0))
+    context = Context(build_tools(), tmp_path_factory.mktemp("pops"), cpus, None, seconds=0.5, warmup_s=0.1)
+    running = RingmqTarget(context.folder / "ringmq", pops.SETTINGS, context.cpus)
+    try:
+        yield context, running
+    finally:
+        running.close()
+
+
+@pytest.mark.parametrize("options", [{"count": 32}, {"count": 32, "single_acks": True}, {"count": 1}])
+def test_pops_and_their_acknowledgements(target: tuple[Context, RingmqTarget], options: dict[str, object]) -> None:
+    measured = pops.pop_row("smoke", connections=2, depth=2, **options)(*target)
+    assert measured.ok, measured.note
+    assert measured.values[RATE] > 0 and measured.values["cpu_us"] > 0
+    assert measured.raw["acked"] == measured.raw["popped"] > 0
+
+
+def test_messages_that_come_back(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pops, "REVIVED_INVISIBLE_MS", 1000)
+    measured = pops.revival_row(640, 0.02)(*target)
+    assert measured.ok, measured.note
+    assert measured.values["max_ms"] >= measured.values["p99_ms"] >= measured.values["p50_ms"] >= 0
+    assert measured.values[RATE] > 0
