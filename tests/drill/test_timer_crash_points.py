@@ -10,14 +10,14 @@ import pytest
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
 from tests.drill.settings import SMALL_STORE
-from tests.drill.test_crash_points import NAME_BYTES, all_points
+from tests.drill.test_crash_points import NAME_BYTES, all_points, request_points
 from tests.native.test_crash_points import crash_build
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
-POINTS = [name for name in all_points() if name.startswith(("timer-", "port-"))]
+POINTS = [name for name in all_points() if name.startswith("timer-")] + request_points()
 AT_START = ("port-claimed", "port-acknowledged")
 SETTINGS = {**SMALL_STORE, "flushDiskType": "ASYNC_FLUSH", "mappedFileSizeTimerLog": 4096, "timerRollWindowSlot": 2}
 

@@ -14,14 +14,14 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.broker.transaction_kit import COMMIT, HALF, ROLLBACK, Transaction, listed, queue_of
 from tests.drill.settings import SMALL_STORE
-from tests.drill.test_crash_points import NAME_BYTES, all_points
+from tests.drill.test_crash_points import NAME_BYTES, request_points
 from tests.native.test_crash_points import crash_build
 from tests.raw_client import RawClient
 from tests.staging import bodies_of, make_topic
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
-POINTS = [name for name in all_points() if name.startswith("port-") and name != "port-acknowledged"]
+POINTS = [name for name in request_points() if name != "port-acknowledged"]
 """Only ordered ports, those of republishers, are acknowledged."""
 AT_START = "port-claimed"
 UNENDED = 10

@@ -1,0 +1,146 @@
+"""The load of POP beside a drill: consumers that acknowledge one by one, together, after a change, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from ringmq.client import Producer, RingmqError, compose_message
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.loadtest.drills.checker import Violation
+from ringmq.loadtest.drills.load import BROKER, Course, Tasks
+from ringmq.loadtest.drills.pops import PopChecker
+from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of
+from ringmq.loadtest.load.pops import Popped, Popper
+
+POP_TOPIC, POP_GROUP = "DrillPops", "drill_pops"
+CONSUMERS = 3
+POP_MAX = 8
+INVISIBLE_MS, SHORTER_MS, LONGER_MS = 3000, 1000, 6000
+"""Restarts of a broker take longer at times. What is acknowledged after them is late, and not judged."""
+REVIVED_MS = 1000
+"""From the end of an invisible time until a pop finds the message, at most."""
+PAUSE_S = 0.02
+WAYS = 8
+"""Number % WAYS tells what becomes of a message's first pop."""
+LEFT_OPEN, SHORTENED, LENGTHENED = range(3)
+"""Others are acknowledged: even ones alone, odd ones together. So are all that came back."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class PopLoad:
+    """Sends to one topic, and a group that pops it."""
+
+    settings: ClassVar[Mapping[str, object]] = {}
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._checker = PopChecker()
+
+    def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
+        """A producer and some consumers."""
+        return [self._produce(producer), *(self._consume(client) for _ in range(CONSUMERS))]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Messages that pops gave, and answered acknowledgements."""
+        return {"popped": self._checker.popped_count, "pops acknowledged": self._checker.acknowledged_count}
+
+    async def verdict(self, client: RemotingClient) -> list[Violation]:
+        """Pop and acknowledge until no message is open, or none was settled for a while. Then look on."""
+        popper, settled, deadline = self._popper(client), -1, 0.0
+        while not self._checker.has_all:
+            if self._checker.settled_count > settled:
+                settled, deadline = self._checker.settled_count, time.monotonic() + self._course.timeout_s
+            if time.monotonic() > deadline:
+                break
+            await self._turn_or_rest(popper)
+        until = time.monotonic() + (LONGER_MS + REVIVED_MS) / 1000
+        while time.monotonic() < until:  # an acknowledged message that comes back comes by then
+            await self._turn_or_rest(popper)
+        return self._checker.verdict()
+
+    def _popper(self, client: RemotingClient) -> Popper:
+        return Popper(client, self._course.address, BROKER, POP_TOPIC, POP_GROUP, timeout_ms=TIMEOUT_MS)
+
+    async def _produce(self, producer: Producer) -> None:
+        for number in self._numbers():
+            body = f"{number}".encode() + b"." * (number * 43 % 300)
+            try:
+                await producer.send(compose_message(POP_TOPIC, body, keys=f"{number}"))
+            except (RingmqError, OSError):
+                await asyncio.sleep(PAUSE_S)
+                continue
+            self._checker.sent(f"{number}")
+            await asyncio.sleep(PAUSE_S / 2)  # poll
+
+    def _numbers(self) -> Iterator[int]:
+        return itertools.takewhile(lambda _: self._course.is_running(), itertools.count(1))
+
+    async def _consume(self, client: RemotingClient) -> None:
+        popper = self._popper(client)
+        while self._course.is_running():
+            await self._turn_or_rest(popper)
+
+    async def _turn_or_rest(self, popper: Popper) -> None:
+        if not await self._turn(popper):
+            await asyncio.sleep(PAUSE_S)  # poll
+
+    async def _turn(self, popper: Popper) -> int:
+        """Pop once, and deal with what came. Returns how many messages did."""
+        began = self._checker.begins()
+        try:
+            found = await popper.pop(POP_MAX, INVISIBLE_MS)
+        except (RingmqError, OSError):
+            return 0
+        numbered = []
+        for one in found:
+            name, receipt = id_of(one.message), one.receipt
+            times = one.message.reconsume_times
+            number = self._checker.popped(began, name, receipt.pop_time_ms, receipt.due_ms, times)
+            numbered.append((name, number, one))
+        together = []
+        for name, number, one in numbered:
+            way = int(name) % WAYS if one.message.reconsume_times == 0 else WAYS
+            if way in (SHORTENED, LENGTHENED):
+                await self._change(popper, name, number, one, is_longer=way == LENGTHENED)
+            elif way != LEFT_OPEN and way % 2:
+                together.append((name, number, one))
+            elif way != LEFT_OPEN:
+                await self._acknowledge(popper, [(name, number, one)])
+        if together:
+            await self._acknowledge(popper, together, is_batch=True)
+        return len(found)
+
+    async def _acknowledge(
+        self, popper: Popper, popped: list[tuple[str, int, Popped]], *, is_batch: bool = False
+    ) -> None:
+        for name, number, _ in popped:
+            self._checker.asks_ack(name, number)
+        receipts = [one.receipt for _, _, one in popped]
+        try:
+            is_done = await (popper.ack_all(receipts) if is_batch else popper.ack(receipts[0]))
+        except (RingmqError, OSError):
+            return
+        for name, number, _ in popped if is_done else []:
+            self._checker.acknowledged(name, number, _now_ms())
+
+    async def _change(self, popper: Popper, name: str, number: int, one: Popped, *, is_longer: bool) -> None:
+        """Shorten the invisible time and leave the message open, or lengthen it and acknowledge by the new receipt."""
+        millis = LONGER_MS if is_longer else SHORTER_MS
+        replaced_ms = self._checker.asks_change(name, number, _now_ms(), millis)
+        try:
+            receipt = await popper.change(one.receipt, millis)
+        except (RingmqError, OSError):
+            return
+        if receipt is None:
+            return
+        self._checker.changed(name, number, _now_ms(), replaced_ms, receipt.due_ms)
+        if is_longer:
+            await self._acknowledge(popper, [(name, number, Popped(one.message, receipt))])
