@@ -7,17 +7,23 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ringmq.loadtest.load.pops import serves_pop
 from tests.conformance import servers
+from tests.conformance.pop_cases import Case, lacks, selected
+from tests.conformance.pop_cases import start as start_cases
 from tests.conformance.stock_client import StockClient
 from tests.patient_clients import patient_clients  # noqa: F401
 from tests.server_pool import ServerPool
 
 HERE = Path(__file__).parent
+CASE_TIMEOUT_S = 240.0
 STAGES: list[tuple[str, float]] = []
 # The second client differs in all that a setting can change on the wire: binary header, send code 10, port - 2.
 CLIENTS = {
@@ -120,6 +126,31 @@ def started(shared_servers: ServerPool) -> Iterator[Callable[..., servers.Server
 def server(kind: str, shared_servers: ServerPool) -> servers.Server:
     """The shared server of the kind under test."""
     return shared_servers(kind)
+
+
+@pytest.fixture
+def pops(kind: str, request: pytest.FixtureRequest) -> None:
+    """Skip a test of POP against a RingMQ that was built without it, or lacks what the test needs."""
+    if kind == "ringmq" and not serves_pop():
+        pytest.skip("brokers of this tree do not serve POP")
+    lacking = lacks(request.node)
+    if lacking is not None:
+        pytest.skip(f"POP of RingMQ does not serve {lacking} yet")
+
+
+@pytest.fixture(scope="module")
+def running_cases(
+    kind: str, shared_servers: ServerPool, stock_client: StockClient, request: pytest.FixtureRequest
+) -> dict[Case, "Future[Any]"]:
+    """The cases that this run has selected of a file, all started at once against the shared server of the kind."""
+    cases = selected(request.session.items, request.path)
+    return start_cases(cases, stock_client, lambda _: shared_servers(kind).namesrv)
+
+
+@pytest.fixture
+def seen(case: Case, running_cases: dict[Case, "Future[Any]"]) -> Any:
+    """What the stock client saw in the case of a test, which takes the fixture `pops` first."""
+    return running_cases[case].result(CASE_TIMEOUT_S)
 
 
 @pytest.fixture(scope="session")

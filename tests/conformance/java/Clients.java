@@ -8,10 +8,13 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.impl.mqclient.DoNothingClientRemotingProcessor;
+import org.apache.rocketmq.client.impl.mqclient.MQClientAPIExt;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.protocol.body.ClusterInfo;
 import org.apache.rocketmq.remoting.protocol.route.BrokerData;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -85,6 +88,23 @@ final class Clients implements AutoCloseable {
         consumer.start();
         closers.push(consumer::shutdown);
         return consumer;
+    }
+
+    /** The raw calls of the client, over connections of their own. */
+    MQClientAPIExt api() {
+        return api(true);
+    }
+
+    /** The raw calls of a client that decompresses bodies, or shows them as they are stored. */
+    MQClientAPIExt api(boolean decompresses) {
+        ClientConfig config = new ClientConfig();
+        configure(config);
+        config.setDecodeDecompressBody(decompresses);
+        MQClientAPIExt api = new MQClientAPIExt(
+            config, new NettyClientConfig(), new DoNothingClientRemotingProcessor(null), null);
+        api.start();
+        closers.push(api::shutdown);
+        return api;
     }
 
     synchronized DefaultMQAdminExt admin() throws Exception {

@@ -47,6 +47,10 @@ public final class StockClient {
         SlaveReadScenarios.register();
         TakeOverScenarios.register();
         NamespaceScenarios.register();
+        PopScenarios.register();
+        PopPushScenarios.register();
+        PopCaseScenarios.register();
+        PopGroupScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
