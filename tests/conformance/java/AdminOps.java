@@ -12,7 +12,11 @@ final class AdminOps extends MQAdminStartup {
     }
 
     private static Object mqadmin(Clients clients, JSONObject args) throws Exception {
-        String[] command = args.getJSONArray("command").toArray(new String[0]);
+        return run(args.getJSONArray("command").toArray(new String[0]));
+    }
+
+    /** Runs one command, and returns what it prints. */
+    static String run(String... command) throws Exception {
         synchronized (ONE_AT_A_TIME) {
             PrintStream out = System.out;
             PrintStream err = System.err;

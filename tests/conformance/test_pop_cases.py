@@ -1,0 +1,152 @@
+"""The cases of RocketMQ's own integration tests of POP: batches, big bodies, offsets set by operators, refusals."""
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.pop_cases import LOOK_S, awaits, case, due, judged, of_body
+
+pytestmark = pytest.mark.usefixtures("pops")
+MIB = 1 << 20
+Seen = dict[str, Any]
+
+
+@judged(
+    case("popBatches", "PopBatches", queues=8, old=10, fresh=20, shortMillis=3000, longMillis=15_000, waitSeconds=60,
+         lookSeconds=15 + LOOK_S)
+)  # fmt: skip
+def test_one_request_acknowledges_new_messages_and_retries(kind: str, seen: Seen) -> None:
+    first, second = of_body(seen["first"]), of_body(seen["second"])
+    retries = [pop for pop in seen["second"] if pop["receipt"]["retry"] == "1"]
+    print(f"{kind}: {len(first)} popped and left, {len(seen['second'])} popped, {len(retries)} of them retries, "
+          f"{len(seen['again'])} seen again")  # fmt: skip
+    assert len(seen["first"]) == len(first) == 10
+    assert len(seen["second"]) == len(second) == 30
+    assert {pop["body"] for pop in retries} == first.keys()
+    assert all(pop["receipt"]["popTime"] >= due(first[pop["body"]][0]) for pop in retries)
+    assert seen["accepted"]
+    assert seen["again"] == []
+
+
+@judged(case("popCompressed", "PopCompressed", bytes=3 * MIB, invisibleMillis=2000, waitSeconds=60))
+def test_a_compressed_body_comes_back_as_it_was_stored(kind: str, seen: Seen) -> None:
+    popped = seen["popped"]
+    print(f"{kind}: {len(popped)} pops, stored in {[pop['bodyLength'] for pop in popped]} bytes")
+    assert [pop["reconsumeTimes"] for pop in popped] == [0, 1]
+    for pop in popped:
+        assert pop["isCompressed"] and pop["bodyLength"] < MIB
+        assert (pop["wholeLength"], pop["wholeSha256"]) == (3 * MIB, seen["sha256"])
+    assert popped[0]["bodySha256"] == popped[1]["bodySha256"]
+
+
+@judged(case("popBig", "PopBig", queues=3, bytes=4 * MIB - 10, invisibleMillis=4000, waitSeconds=120))
+def test_bodies_near_the_limit_are_popped_and_come_back(kind: str, seen: Seen) -> None:
+    attempts: dict[str, list[int]] = {}
+    for pop in seen["popped"]:
+        key = pop["properties"]["KEYS"]
+        assert pop["bodySha256"] == seen["sent"][key], key
+        attempts.setdefault(key, []).append(pop["reconsumeTimes"])
+    answers = [size for size in seen["answers"] if size]
+    print(f"{kind}: {len(seen['popped'])} pops of {len(seen['sent'])} messages in {len(answers)} answers, "
+          f"{min(answers)} to {max(answers)} bytes")  # fmt: skip
+    assert attempts.keys() == seen["sent"].keys()
+    assert {tuple(times) for times in attempts.values()} == {(0, 1)}
+
+
+@judged(case("popForwarded", "PopForwarded", other="PopForwardedOther", waitSeconds=60))
+def test_a_popped_message_that_is_sent_on_gets_a_receipt_of_its_own(kind: str, seen: Seen) -> None:
+    first, second = seen["first"], seen["second"]
+    print(f"{kind}: 2 pops, receipts {first['receipt']}, {second['receipt']}")
+    assert first["msgId"] == second["msgId"]
+    assert (first["topic"], second["topic"]) == ("PopForwarded", "PopForwardedOther")
+    assert seen["differ"], "the receipt of the first pop is no property of the second message"
+    assert second["receipt"]["queueOffset"] == second["queueOffset"]
+    assert second["receipt"]["popTime"] >= first["receipt"]["popTime"]
+    assert seen["acks"] == [True, True]
+
+
+RESETS: dict[str, dict[str, Any]] = {
+    "PopResetBack": {"target": 8, "resets": [5]},
+    "PopResetsBack": {"target": 8, "resets": [3, 5]},
+    "PopResetOn": {"target": 2, "resets": [38]},
+    "PopResetsOn": {"target": 2, "resets": [20, 38]},
+}
+"""The offset is behind 40 messages, or behind 10: a broker may give some more until it has seen the reset."""
+
+
+@judged(
+    *(
+        case("popResets", name, count=40 if args["resets"][-1] > 10 else 10, most=1, acks=True, pauseMillis=100,
+             waitSeconds=30, **args)
+        for name, args in RESETS.items()
+    )
+)  # fmt: skip
+def test_pops_go_on_where_an_operator_has_set_the_offset(kind: str, case: Any, seen: Seen) -> None:
+    count, target, last = case.args["count"], case.args["target"], case.args["resets"][-1]
+    before, after = seen["offsets"][: last - count], seen["offsets"][last - count :]
+    print(f"{kind}: {len(seen['offsets'])} pops, reset to {case.args['resets']} after {target}, "
+          f"{len(before) - target} more pops until it counted")  # fmt: skip
+    assert after == list(range(last, count))
+    assert target <= len(before) <= max(last, count if last < target else 0)
+    assert before == list(range(len(before)))
+
+
+@judged(
+    case("popResets", "PopResetOpen", count=10, most=32, target=10, resets=[4], acks=False, pauseMillis=20,
+         waitSeconds=10),
+    case("popResets", "PopResetOpenOnes", count=10, most=1, target=8, resets=[5], acks=False, pauseMillis=20,
+         waitSeconds=10),
+)  # fmt: skip
+@awaits("resets of open messages")
+def test_a_reset_takes_open_messages_away_from_their_consumers(kind: str, case: Any, seen: Seen) -> None:
+    print(f"{kind}: {len(seen['offsets'])} pops, reset to {case.args['resets']}: {seen['offsets']}")
+    assert seen["offsets"] == [*range(case.args["target"]), *range(case.args["resets"][0], 10)]
+
+
+@judged(case("popRefusals", "PopRefusals", waitSeconds=60))
+def test_pops_beyond_a_limit_are_refused(kind: str, seen: Seen) -> None:
+    print(f"{kind}: {len(seen)} outcomes {seen}")
+    assert seen == {
+        "33 messages": 29,
+        "a queue beyond the last": 29,
+        "a condition that is none": 23,
+        "32 messages": "FOUND 32",
+        "32 more": "FOUND 32",
+        "the rest": "FOUND 6",
+        "no more": "POLLING_NOT_FOUND 0",
+    }
+
+
+@judged(
+    case("popChain", "PopChain", rounds=2, renewals=4, invisibleMillis=4000, waitSeconds=60, lookSeconds=LOOK_S)
+)  # fmt: skip
+def test_a_message_stays_away_while_its_receipt_is_renewed(kind: str, seen: Seen) -> None:
+    first, second = seen["rounds"]
+    after_ms = second["receipt"]["popTime"] - first["renewedAt"]
+    print(f"{kind}: {len(first['accepted']) + len(second['accepted'])} renewals, back {after_ms} ms after the last")
+    for one in (first, second):
+        assert one["accepted"] == [True] * 4
+        assert one["early"] == 0
+    assert (first["receipt"]["retry"], second["receipt"]["retry"]) == ("0", "1")
+    assert (first["reconsumeTimes"], second["reconsumeTimes"]) == (0, 1)
+    assert after_ms >= 4000
+    assert second["acked"]
+    assert seen["again"] == []
+
+
+CONDITIONS = {
+    "n BETWEEN 10 AND 29": {f"body {i}" for i in range(10, 30)},
+    "TAGS = 'Tag1' AND n < 80": {f"body {i}" for i in range(80) if i % 4 == 1},
+    "city IS NOT NULL AND n IN ('0', '50')": {"body 0", "body 50"},
+}
+
+
+@judged(
+    case("popConditions", "PopConditions", queues=4, count=100, invisibleMillis=2000, wanted=2, waitSeconds=12,
+         conditions=list(CONDITIONS))
+)  # fmt: skip
+def test_conditions_choose_the_messages_of_each_attempt(kind: str, seen: Seen) -> None:
+    print(f"{kind}: { ({condition: len(found) for condition, found in seen.items()}) } messages, popped twice each")
+    for condition, wanted in CONDITIONS.items():
+        assert seen[condition].keys() == wanted, condition
+        assert set(map(tuple, seen[condition].values())) == {(0, 1)}, condition
