@@ -1,0 +1,70 @@
+"""The recorded pops of a stock broker, played again: nothing may differ but times.
+
+Against RingMQ, `LATER_CODES` and `LATER_SCENES` name what it does not have yet, and `DIFFERS` what it does otherwise by
+design, with its own answer.
+"""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from ringmq.remoting.codes import RequestCode
+from tests.conformance.pop_recording import BROKER, CLUSTER, Answer, Step, script
+from tests.conformance.pop_replay import Replay
+from tests.conformance.servers import SMALL_FILES, Server
+
+pytestmark = [pytest.mark.usefixtures("pops"), pytest.mark.timeout(400)]
+SETTINGS = {
+    **SMALL_FILES, "brokerName": BROKER, "brokerClusterName": CLUSTER, "enablePropertyFilter": True,
+    "defaultTopicQueueNums": 4,
+}  # fmt: skip
+COMPARED_MIN = {"stock": 213, "ringmq": 160}
+
+LATER_CODES: Mapping[int, str] = {
+    RequestCode.PEEK_MESSAGE: "PEEK comes later",
+    RequestCode.NOTIFICATION: "NOTIFICATION comes later, with long polls",
+    RequestCode.POLLING_INFO: "POLLING_INFO comes later, with long polls",
+}
+LATER_SCENES: Mapping[str, str] = {
+    "order": "orderly pops come later",
+    "conf-polling-size": "long polls come later: nothing is held, so nothing can be full",
+    "polling-full": "long polls come later",
+}
+"""By the beginnings of their names."""
+HOLDS_POLLS = {"stock": True, "ringmq": False}
+DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
+    ("setup", "remark"): ("", "stock's answers about topics have a text that says nothing"),
+    ("offset-after-pop", "offsets"): ((0, 0, 0, 0), "an offset stays at the first open message"),
+    ("buffer-offset-after-stay-time", "offsets"): ((12,), "an offset stays at the first open message"),
+}
+"""By scene and what differs: RingMQ's own answer, and the reason."""
+
+
+def is_later(step: Step) -> bool:
+    asked = getattr(step, "request", None)
+    return step.scenario.startswith(tuple(LATER_SCENES)) or (asked is not None and asked.code in LATER_CODES)
+
+
+def test_recorded_pops_are_answered_as_they_were(kind: str, started: Callable[..., Server]) -> None:
+    server = started(kind, "recorded-pops", settings=SETTINGS)
+    steps = script()
+    replay = Replay(
+        server.broker, [step for step in steps if isinstance(step, Answer)], holds_polls=HOLDS_POLLS[kind]
+    )  # fmt: skip
+    try:
+        replay.wake()
+        replay.run(steps, is_later if kind == "ringmq" else lambda step: False)
+    finally:
+        replay.close()
+    by_design = DIFFERS if kind == "ringmq" else {}
+    wrong = [
+        one for one in replay.differences
+        if (one.scenario, one.what) not in by_design or by_design[one.scenario, one.what][0] != one.seen
+    ]  # fmt: skip
+    print(f"{kind}: {replay.compared} answers compared, {len(replay.differences)} differences")
+    assert not wrong, "\n".join(
+        f"{one.scenario}: {one.what}: {one.recorded} was recorded, not {one.seen}" for one in wrong
+    )
+    assert replay.compared >= COMPARED_MIN[kind]
+    seen = {(one.scenario, one.what) for one in replay.differences}
+    assert seen == by_design.keys(), "each difference by design is still there"
