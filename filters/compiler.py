@@ -75,7 +75,7 @@ DECIMAL.1: /0|[1-9][0-9]*l?/i
 TEXT: /'(?:''|[^'])*'/
 NAME: /[a-z_$][a-z0-9_$]*/i
 BLANK: /[ \t\n\r\f]+/
-LINE_COMMENT.3: /--[^\n\r]*(?:\r\n|\n|\r)/
+LINE_COMMENT.3: /(?<!-)--[^\n\r]*+(?:\r\n|\n|\r)/
 BLOCK_COMMENT.3: /\/\*[^*]*\*(?:\*|[^*\/][^*]*\*)*\//
 %ignore BLANK
 %ignore LINE_COMMENT

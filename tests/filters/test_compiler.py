@@ -1,5 +1,7 @@
 """Expressions that compile, those that are refused, and the bounds."""
 
+import time
+
 import pytest
 
 from ringmq.filters import program
@@ -100,3 +102,23 @@ def test_two_compilations_may_be_under_way_at_once() -> None:
             programs.append(end.value)
     assert [compiled.names for compiled in programs] == [("a",), ("b",)]
     assert matches(programs[1], {"b": "2"}) and not matches(programs[1], {"a": "2"})
+
+
+@pytest.mark.parametrize("expression", ["5 ---c\n > 1", "5 ----\n> 1", "5 > - --c\n-1", "'a---\n' = b", "5 > --c\r-1"])
+def test_comments_begin_at_the_first_of_several_signs(expression: str) -> None:
+    compile_filter(expression)
+
+
+def test_many_signs_without_a_line_end_take_no_longer_than_others() -> None:
+    """Each sign might begin a comment, whose line end is looked for to the end of the text."""
+
+    def cpu_seconds(sign: str) -> float:
+        def once() -> float:
+            begin = time.process_time()
+            with pytest.raises(FilterError, match="more than 2048 words"):
+                compile_filter(sign * 8000)
+            return time.process_time() - begin
+
+        return min(once() for _ in range(3))
+
+    assert cpu_seconds("-") < 6 * cpu_seconds("+")
