@@ -21,6 +21,8 @@ _AGAIN = struct.Struct("=q")
 PAYLOAD_BYTES_MAX: int = ANSWER_BYTES // 4 - ffi.sizeof("struct rmq_verdict")
 """`Inbox.chunk_bytes` of a ring with ANSWER_BYTES."""
 FRAME_BYTES_MIN = 8
+DUE_MAX = 1024
+"""Polls that one turn ends. Clients choose their deadlines, and may give 65,536 of a reader the same one."""
 DEADLINES_LEFT = 64
 """Deadlines of polls that are over, beside one for each poll that is not."""
 
@@ -170,15 +172,16 @@ class HeldPolls:
         self.end(poll)
         return poll
 
-    def due(self, now_ns: int) -> Iterator[Poll]:
-        """Polls whose deadline is over, the earliest first; they are over here, too. Their answerer answers them, or
-        their read worker does RMQ_HELD_GRACE_MS later."""
-        while self._deadlines and self._deadlines[0][0] <= now_ns:
+    def due(self, now_ns: int, most: int = DUE_MAX) -> Iterator[Poll]:
+        """At most `most` polls whose deadline is over, the earliest first; they are over here, too. Their answerer
+        answers them, or their read worker does RMQ_HELD_GRACE_MS later."""
+        while most > 0 and self._deadlines and self._deadlines[0][0] <= now_ns:
             _, serial, role, generation, slot = heapq.heappop(self._deadlines)
             reader = self._readers[role]
             poll = reader.polls.get(slot) if reader.generation == generation else None
             if poll is not None and poll.serial == serial:
                 self.end(poll)
+                most -= 1
                 yield poll
 
     @property

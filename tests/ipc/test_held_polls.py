@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from ringmq.ipc.asks import Ask, Unsent
-from ringmq.ipc.held_polls import DEADLINES_LEFT, Held, HeldPolls, Poll, first_ask
+from ringmq.ipc.held_polls import DEADLINES_LEFT, DUE_MAX, Held, HeldPolls, Poll, first_ask
 from ringmq.native import lib
 
 READER, OTHER = 8, 9
@@ -141,7 +141,17 @@ def test_polls_that_are_over_leave_nothing_until_their_deadline() -> None:
         polls.end(held(polls, ask(generation=3), 1 << 40))
     left = len(polls)
     assert left > 0 and len(polls._deadlines) <= 2 * left + DEADLINES_LEFT
-    assert len(list(polls.due(1 << 40))) == left and polls.is_idle
+    assert len(list(polls.due(1 << 40, left))) == left and polls.is_idle
+
+
+def test_a_turn_ends_a_bounded_number_of_polls() -> None:
+    polls = HeldPolls()
+    for deadline_ns in range(DUE_MAX + 3):
+        held(polls, ask(), deadline_ns)
+    first = list(polls.due(1 << 40))
+    assert len(first) == DUE_MAX and first[0].deadline_ns == 0
+    assert polls.next_deadline_ns == DUE_MAX, "the next turn is due at once"
+    assert len(list(polls.due(1 << 40))) == 3 and polls.is_idle
 
 
 def test_an_ask_that_a_predecessor_has_held() -> None:
