@@ -99,6 +99,11 @@ class PollChecker:
         self._open[opaque] = connection, deadline_ns
         self.findings.polls += 1
 
+    def sent(self, opaque: int, deadline_ns: int) -> None:
+        """The poll, asked before, is sent now: it is over then."""
+        if opaque in self._open:
+            self._open[opaque] = self._open[opaque][0], deadline_ns
+
     def answered(self, opaque: int, connection: int, at_ns: int, code: int) -> bool:
         """An answer. True if the poll waited for it."""
         known = self._open.pop(opaque, None)

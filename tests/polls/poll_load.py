@@ -25,6 +25,21 @@ RECEIVE_BYTES = 1 << 18
 ABORT = struct.pack("ii", 1, 0)
 """SO_LINGER: the connection is reset."""
 NOBODY = 0, 0
+SO_TIMESTAMPNS = 35
+"""asm-generic/socket.h; Python has no name for it."""
+_TIMESPEC = struct.Struct("=qq")
+TOLD_BYTES = 64
+
+
+def arrived_ns(told: list[tuple[int, int, bytes]]) -> int:
+    """When the kernel has received the last bytes of a read, by the monotonic clock: the answer was there then, however
+    long this thread has been busy."""
+    now_ns = time.monotonic_ns()
+    for _, kind, data in told:
+        if kind == SO_TIMESTAMPNS:
+            seconds, nanoseconds = _TIMESPEC.unpack(data[: _TIMESPEC.size])
+            return min(now_ns, now_ns - (time.time_ns() - seconds * 1_000_000_000 - nanoseconds))
+    return now_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,8 @@ class LoadPlan:
     wait_ms: tuple[int, int] = (1000, 4000)
     probes_per_s: int = 100
     first_group: int = 0
+    asks_per_s: int = 8000
+    """Of all connections, when they begin: the test worker holds some 40,000 polls a second."""
 
 
 @dataclass(slots=True)
@@ -49,6 +66,8 @@ class _Connection:
     input: bytearray = field(default_factory=bytearray)
     polls: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By opaque: lane and deadline."""
+    unsent: list[tuple[int, int]] = field(default_factory=list)
+    """Opaque and time in ns of polls that the kernel has not taken."""
     acks: dict[int, int] = field(default_factory=dict)
     """By opaque: when it was sent, 0 if nobody measures it."""
     ending_ns: int = 0
@@ -70,7 +89,7 @@ class PollLoad(threading.Thread):
         """Time, and the connection that asks again then."""
         self._numbers = self._opaque = self._turn = 0
         self._asks, self._ends = False, False
-        self._probe_ns = 0
+        self._probe_ns = self._ask_ns = 0
         self.probes: list[tuple[int, int]] = []
         """When each request that is answered at once was sent, and answered."""
         self.stalls = self.stalled_ns = self.closed_by_broker = self.closing = 0
@@ -80,7 +99,7 @@ class PollLoad(threading.Thread):
     # -- orders of the drill -------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Every connection asks, and asks again when it is answered."""
+        """Every connection asks at the plan's rate, and asks again when it is answered."""
         self._orders.append(("ask", 0))
 
     def rest(self) -> None:
@@ -159,6 +178,7 @@ class PollLoad(threading.Thread):
     def _connect(self) -> None:
         made = socket.create_connection(self._address, timeout=30)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         made.setblocking(False)
         self._numbers += 1
         connection = self._connections[self._numbers] = _Connection(self._numbers, made)
@@ -177,12 +197,12 @@ class PollLoad(threading.Thread):
         if connection.number not in self._connections:
             return
         try:
-            data = connection.socket.recv(RECEIVE_BYTES)
+            data, told, _, _ = connection.socket.recvmsg(RECEIVE_BYTES, TOLD_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        at_ns = time.monotonic_ns()
+            data, told = b"", []
+        at_ns = arrived_ns(told)
         if not data:
             is_own = connection.ending_ns != 0
             self.closed_by_broker += not is_own
@@ -201,12 +221,27 @@ class PollLoad(threading.Thread):
         if connection.output and not connection.ending_ns:
             with contextlib.suppress(OSError):  # `_receive` sees the end
                 del connection.output[: connection.socket.send(connection.output)]
+            if not connection.output:
+                self._sent(connection)
+
+    def _sent(self, connection: _Connection) -> None:
+        """The time of a poll begins when it is sent: thousands at once take this thread a second."""
+        now_ns = time.monotonic_ns()
+        for opaque, wait_ns in connection.unsent:
+            if opaque in connection.polls:
+                lane, _ = connection.polls[opaque]
+                connection.polls[opaque] = lane, now_ns + wait_ns
+                self._checker.sent(opaque, now_ns + wait_ns)
+        connection.unsent.clear()
 
     # -- requests and answers ------------------------------------------------------------------------------
 
     def _fill(self, connection: _Connection) -> None:
-        while len(connection.polls) < self._plan.depth:
-            self._poll(connection)
+        """Let a new connection ask at the plan's rate: the read worker counts a poll's time from its read on."""
+        self._ask_ns = max(self._ask_ns, time.monotonic_ns())
+        for _ in range(self._plan.depth):
+            heapq.heappush(self._later, (self._ask_ns, connection.number))
+            self._ask_ns += 1_000_000_000 // self._plan.asks_per_s
 
     def _poll(self, connection: _Connection) -> None:
         plan = self._plan
@@ -219,6 +254,7 @@ class PollLoad(threading.Thread):
         deadline_ns = time.monotonic_ns() + wait_ms * 1_000_000
         connection.polls[self._opaque] = lane_number(group, queue), deadline_ns
         self._checker.asked(self._opaque, connection.number, deadline_ns)
+        connection.unsent.append((self._opaque, wait_ms * 1_000_000))
         connection.output += poll_request(self._opaque, group, plan.topic, queue, wait_ms, connection.number)
 
     def _ack(self, connection: _Connection, name: tuple[int, int]) -> None:
