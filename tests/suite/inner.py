@@ -27,6 +27,7 @@ class Inner:
         self.root = root
         tests = root / "tests"
         tests.mkdir()
+        (root / "temporary").mkdir()
         others = shutil.ignore_patterns("test_*", "__pycache__")
         shutil.copytree(ROOT / "tests" / "suite", tests / "suite", ignore=others)
         for name in ("conftest.py", "waiting.py"):
@@ -54,6 +55,9 @@ class Inner:
     def _run(self, module: str, *options: str) -> "subprocess.CompletedProcess[str]":
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         kept["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        # A pytest removes the oldest numbered folders of its temporary root. Beside several others it may remove one
+        # that was just made, and a worker of that run ends with FileNotFoundError.
+        kept["PYTEST_DEBUG_TEMPROOT"] = str(self.root / "temporary")
         return subprocess.run(
             [sys.executable, "-m", module, *options],
             cwd=self.root, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False,
