@@ -15,7 +15,7 @@ def build_driver(name: str, folder: Path, *libraries: str) -> Path:
     """The program `driver` in `folder`, made of the driver file `name`, which includes the sources that it drives."""
     program = folder / "driver"
     command = [
-        "gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
+        "gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g1", "-pipe", "-Wall", "-Wextra", "-Werror",
         "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{SOURCE}", str(HERE / name),
         "-o", str(program), *libraries,
     ]  # fmt: skip

@@ -17,7 +17,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = HERE.parents[1] / "native" / "src"
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_store"
     command = [
-        "gcc", "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror",
+        "gcc", "-std=c11", "-D_GNU_SOURCE", "-g1", "-pipe", "-O1", "-Wall", "-Wextra", "-Werror",
         "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", f"-I{source}",
         "-o", str(program), str(HERE / "fuzz_store.c"), *(str(source / name) for name in SOURCES), "-ldeflate",
     ]  # fmt: skip

@@ -20,6 +20,7 @@ from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_port
 from tests.conformance.servers import RingmqProcess
 from tests.native.elf import faults_of
+from tests.plain_cc import compiler
 
 ROOT = Path(__file__).parents[2]
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Python 3.11.2
@@ -51,7 +52,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, source]
-    run(pip, out, RINGMQ_REQUIRE_NATIVE="1")
+    run(pip, out, RINGMQ_REQUIRE_NATIVE="1", CC=compiler(protected=True))
     return next(out.glob("*.whl"))
 
 
@@ -69,7 +70,7 @@ def test_the_wheel_has_every_package_and_no_tests(wheel: Path) -> None:
     assert {f"ringmq/{package}" for package in packages} <= tops
     assert not [name for name in names if name.startswith("tests/") or "/tests/" in name]
     parts = {name.split("/")[2] for name in names if name.startswith("ringmq/loadtest/") and name.count("/") > 2}
-    assert parts == {"load", "bench", "locust", "stock"}, "benches, drills and their C stay in the checkout"
+    assert parts == {"load", "measuring", "bench", "locust", "stock"}, "drills and their C stay in the checkout"
     folders = ["spark_bridge", "client", *(f"loadtest/{part}" for part in parts)]
     tracked = run(["git", "ls-files", *folders], ROOT).splitlines()
     beside = {name for name in tracked if not name.endswith((".py", ".md")) and (ROOT / name).is_file()}
