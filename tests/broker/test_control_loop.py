@@ -127,7 +127,8 @@ def test_a_header_that_does_not_decode_costs_its_connection_only_without_an_opaq
     text = f'{{{opaque}"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'
     harness.put(json_frame(text), pending=5)
     harness.put(RemotingCommand.request(9999), pending=6)
-    harness.loop.turn(now())
+    while harness.loop.turn(now()):  # a slow machine ends the time of a turn behind the first request
+        pass
     verdicts = harness.verdicts()
     kinds = [(kind, pending) for kind, _, pending, _, _ in verdicts]
     assert kinds == [(verdict, 5), (lib.RMQ_VERDICT_SEND, 6)]

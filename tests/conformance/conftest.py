@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.pops import serves_pop
+from ringmq.native import lib
 from tests.conformance import servers
 from tests.conformance.pop_cases import Case, lacks, selected
 from tests.conformance.pop_cases import start as start_cases
@@ -141,10 +144,14 @@ def pops(kind: str, request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="module")
 def running_cases(
     kind: str, shared_servers: ServerPool, stock_client: StockClient, request: pytest.FixtureRequest
-) -> dict[Case, "Future[Any]"]:
-    """The cases that this run has selected of a file, all started at once against the shared server of the kind."""
+) -> Iterator[dict[Case, "Future[Any]"]]:
+    """The cases that this run has selected of a file, all started at once against the shared server of the kind.
+
+    A client that tries again would hide the death of the worker `pop`."""
     cases = selected(request.session.items, request.path)
-    return start_cases(cases, stock_client, lambda _: shared_servers(kind).namesrv)
+    yield start_cases(cases, stock_client, lambda _: shared_servers(kind).namesrv)
+    if kind == "ringmq" and cases:
+        assert Plane.open(plane_name(shared_servers(kind).store)).role(lib.RMQ_ROLE_POP).deaths == 0
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from tests.polls.poll_drill import TOPIC, PollDrill, drilling
 from tests.polls.poll_load import LoadPlan
 from tests.polls.poll_wire import FOUND, NOTHING
 
+TRIES = 5
+"""Of a fault that finds no poll held where the machine stands still for longer than polls wait."""
 PLAN = LoadPlan(TOPIC, connections=10, depth=30, wait_ms=(300, 1500))
 
 

@@ -20,6 +20,8 @@ import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 /** The cases that RocketMQ's own integration tests of POP have, for one member that pops by raw calls. */
 final class PopCaseScenarios {
     private static final int MIB = 1 << 20;
+    /** A broker refuses the pop itself or finds messages; its machine may stand still for this long before. */
+    private static final int OUTCOME_POLL_MILLIS = 5000;
 
     static void register() {
         StockClient.register("popBatches", PopCaseScenarios::batches);
@@ -204,7 +206,7 @@ final class PopCaseScenarios {
     private static Object outcome(PopMember member, int queueId, int most, String type, String expression)
             throws Exception {
         try {
-            PopResult result = member.ask(queueId, most, 60_000, 0, type, expression);
+            PopResult result = member.ask(queueId, most, 60_000, OUTCOME_POLL_MILLIS, type, expression);
             int found = result.getPopStatus() == PopStatus.FOUND ? result.getMsgFoundList().size() : 0;
             return result.getPopStatus().name() + " " + found;
         } catch (ExecutionException refused) {

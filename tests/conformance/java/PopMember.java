@@ -2,16 +2,19 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import org.apache.rocketmq.client.consumer.AckResult;
 import org.apache.rocketmq.client.consumer.AckStatus;
 import org.apache.rocketmq.client.consumer.NotifyResult;
 import org.apache.rocketmq.client.consumer.PopResult;
 import org.apache.rocketmq.client.consumer.PopStatus;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.impl.mqclient.MQClientAPIExt;
 import org.apache.rocketmq.common.constant.ConsumeInitMode;
 import org.apache.rocketmq.common.filter.ExpressionType;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ChangeInvisibleTimeRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
@@ -63,12 +66,28 @@ final class PopMember {
         header.setMaxMsgNums(most);
         header.setInvisibleTime(invisibleMillis);
         header.setPollTime(pollMillis);
-        header.setBornTime(System.currentTimeMillis());
         header.setInitMode(ConsumeInitMode.MIN);
         header.setExpType(type);
         header.setExp(expression);
         header.setOrder(false);
-        return api.popMessageAsync(address, brokerName, header, TIMEOUT_MILLIS).get();
+        long untilNanos = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000;
+        while (true) {
+            try {
+                header.setBornTime(System.currentTimeMillis());
+                return api.popMessageAsync(address, brokerName, header, TIMEOUT_MILLIS).get();
+            } catch (ExecutionException refused) {
+                if (!isBusy(refused.getCause()) || System.nanoTime() > untilNanos) {
+                    throw refused;
+                }
+                Thread.sleep(PAUSE_MILLIS);
+            }
+        }
+    }
+
+    /** Whether the broker asks to try again, as it does while its machine is too slow for a request. */
+    private static boolean isBusy(Throwable refusal) {
+        return refusal instanceof MQBrokerException
+            && ((MQBrokerException) refusal).getResponseCode() == ResponseCode.SYSTEM_BUSY;
     }
 
     /** Whether a queue has messages for the group; the broker may wait `pollMillis` until it has. */
