@@ -217,7 +217,8 @@ class QueueReader:
         """Name the records of at most `count` units from an offset on. Fillers are passed over.
 
         `messages` and `size` are those of the answer so far. The call ends in front of the first record with which the
-        answer would have more messages or bytes than a pull's. Raises as `units` does.
+        answer would have more messages or bytes than a pull's. The bounds of a range are those of its first record:
+        they are lower on disk. Raises as `units` does.
         """
         taken, room = self._answer_size, len(self._pieces)
         taken.messages, taken.bytes = messages, size

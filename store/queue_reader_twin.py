@@ -134,7 +134,7 @@ class QueueReaderTwin:
                 position = unit.commit_log_offset
                 first, length, number = found[-1] if found else (-1, 0, 0)
                 is_new = first + length != position or first // file_bytes != position // file_bytes
-                too_much = exceeds(position, messages + taken + 1, size + total + unit.size)
+                too_much = exceeds(position if is_new else first, messages + taken + 1, size + total + unit.size)
                 if too_much or (is_new and len(found) == RANGES_MAX):
                     return self._ranges(found, taken, total, at)
                 if is_new:

@@ -174,6 +174,15 @@ def test_records_side_by_side_in_one_file_are_one_range(kit: Kit, reader: QueueR
     assert reader.ranges(0, COUNT, 5) == Ranges(b"", 0, 0, COUNT)
 
 
+def test_a_range_has_the_bounds_of_its_first_record(kit: Kit, reader: QueueReader) -> None:
+    """It is on disk, and the others of the range are in memory. A read worker looks at the begin of a range alone."""
+    set_pull_bounds(kit)
+    first = reader.units(0, 0, 1).units[0]
+    kit.header.settings.memory_window_bytes = int(kit.marks.append_offset) - first.commit_log_offset - first.size
+    assert reader.ranges(0, 0, COUNT).messages == DISK_MAX[0]
+    assert reader.ranges(0, 1, COUNT).messages == MEMORY_MAX[0]
+
+
 def expanded(pieces: list[tuple[int, int, int]], places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The records in ranges, given their sizes in order."""
     sizes, found = iter(size for _, size in places), []

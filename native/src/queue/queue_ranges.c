@@ -29,9 +29,10 @@ static int take_ranges(struct rmq_queue_reader *q, uint32_t slot, int64_t offset
             uint32_t size = (uint32_t)some[i].size;
             struct rmq_record_piece *last = found ? &ranges[found - 1] : NULL;
             int is_new = !last || !follows(q->settings, last, position);
+            uint64_t begin = is_new ? position : last->position; /* the reader looks at the begin of a range alone */
             *next_offset = some[i].queue_offset;
             if (*next_offset - offset >= count || (is_new && found == room) ||
-                rmq_records_exceed(q->settings, log_end, position, taken->messages + 1, (uint64_t)taken->bytes + size))
+                rmq_records_exceed(q->settings, log_end, begin, taken->messages + 1, (uint64_t)taken->bytes + size))
                 return found;
             if (is_new) {
                 last = &ranges[found++];
