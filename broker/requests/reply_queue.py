@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Release, Reply, Run
+from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Records, Release, Reply, Run
 from ringmq.ipc.asks import Inbox, RedoRule
 from ringmq.ipc.plane import NONE
 from ringmq.ipc.ports import Reader
@@ -126,6 +126,8 @@ class ReplyQueues:
                     self._send(connection, NONE, command)
                 case Run(pending=pending, rule=rule):
                     self._put(_Verdict(lib.RMQ_VERDICT_REDO, connection, pending, rule=rule))
+                case Records(payload=payload, pending=pending):
+                    self._put(_Verdict(lib.RMQ_VERDICT_RECORDS, connection, pending, payload))
                 case Release(pending=pending):
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):

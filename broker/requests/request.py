@@ -156,7 +156,15 @@ class Push(Struct, frozen=True):
     command: RemotingCommand
 
 
-Effect = Reply | Run | Release | Hangup | Push
+class Records(Struct, frozen=True):
+    """Effect: send a frame that names records of the log, and release the kept frame. `payload`: of records_payload."""
+
+    connection: Connection
+    pending: int
+    payload: bytes
+
+
+Effect = Reply | Run | Release | Hangup | Push | Records
 
 
 class Outbox(Struct):
@@ -184,6 +192,12 @@ class Outbox(Struct):
             self.effects.append(Release(request.connection, request.pending))
         else:
             self.effects.append(Reply(request.connection, request.pending, response))
+
+    def records(self, request: Request, payload: bytes) -> None:
+        """Queue the answer to a request that was answered `Wait`: a frame that names records of the log
+        (ipc/record_answers.py). A oneway request gets none."""
+        where = request.connection, request.pending
+        self.effects.append(Release(*where) if request.command.is_oneway else Records(*where, payload))
 
     def take(self) -> list[Effect]:
         """The effects so far. The outbox is empty afterwards."""

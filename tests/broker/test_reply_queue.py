@@ -3,7 +3,17 @@
 from typing import Any
 
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, ReplyQueues
-from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Reply
+from ringmq.broker.requests.request import (
+    Connection,
+    Effect,
+    Hangup,
+    Outbox,
+    Push,
+    Records,
+    Release,
+    Reply,
+    Request,
+)
 from ringmq.ipc.plane import NONE
 from ringmq.ipc.ports import Reader
 from ringmq.native import lib
@@ -128,3 +138,23 @@ def test_a_full_ring_makes_all_wait_and_loses_nothing() -> None:
         ring.room += 300_000
         replies.send_waiting()
     assert ring.finished == [2, 1, 3]
+
+
+def test_an_answer_that_names_records_keeps_its_place() -> None:
+    ring, replies = made()
+    effects: list[Effect] = [reply(peer(1), 1, TABLE), Records(peer(1), 2, b"payload"), Records(peer(2), 3, b"other")]
+    replies.perform(effects)
+    for _ in range(8):
+        replies.send_waiting()
+    assert ring.finished == [3, 1, 2]
+    named = [(kind, pending, bytes(payload)) for kind, _, pending, payload, _ in ring.taken if pending > 1]
+    assert named == [(lib.RMQ_VERDICT_RECORDS, 3, b"other"), (lib.RMQ_VERDICT_RECORDS, 2, b"payload")]
+
+
+def test_late_answers_of_an_outbox() -> None:
+    outbox = Outbox()
+    asked = Request(RemotingCommand(code=1, opaque=1), peer(1), 0, pending=4)
+    oneway = Request(RemotingCommand(code=1, opaque=2, flag=2), peer(2), 0, pending=5)
+    for request in (asked, oneway):
+        outbox.records(request, b"payload")
+    assert outbox.take() == [Records(peer(1), 4, b"payload"), Release(peer(2), 5)]
