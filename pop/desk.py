@@ -19,6 +19,7 @@ from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.filters import Filters
+from ringmq.pop.looks import PopLooks
 from ringmq.pop.native_desk import NativeDesk
 from ringmq.pop.questions import PopAsks
 from ringmq.pop.requests import PopRequests
@@ -56,7 +57,8 @@ class Memory(Protocol):
 
 
 class Desk(Part):
-    """Answers POP, ACK, BATCH_ACK and CHANGE_INVISIBLE. `rings`: see Serving. `config_version`: of `config`."""
+    """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, PEEK and POLLING_INFO. `rings`: see Serving. `config_version`: of
+    `config`."""
 
     def __init__(
         self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,
@@ -83,10 +85,14 @@ class Desk(Part):
             plane, self.native, self.windows, self._filters, config, control, outbox, replies, lambda: self._stopped,
             self.serving, config_version,
         )  # fmt: skip
+        self._looks = PopLooks(
+            plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_waiting,
+            lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
+        )  # fmt: skip
         self._answering = Answering(
-            plane, role, inbox, [self._requests], control, outbox, config, log_view, log_line, replies=replies,
-            plain=self._requests, waiting=self._requests, others={lib.RMQ_INBOX_UNSENT: self._on_unsent},
-            on_reader_restart=self._on_reader_restart,
+            plane, role, inbox, [self._requests, self._looks], control, outbox, config, log_view, log_line,
+            replies=replies, plain=self._requests, waiting=self._requests,
+            others={lib.RMQ_INBOX_UNSENT: self._on_unsent}, on_reader_restart=self._on_reader_restart,
         )  # fmt: skip
         self._generations = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
         self._asks = 0
@@ -143,6 +149,11 @@ class Desk(Part):
         self.windows.close()
         self._filters.close()
         self._reader.close()
+
+    @staticmethod
+    def _polls_waiting(group: str, topic: str, queue_id: int) -> int:
+        """No poll waits: a pop that finds nothing is answered at once."""
+        return 0
 
     # ---- answers that no client has received ----
 

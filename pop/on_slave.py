@@ -11,6 +11,8 @@ CODES = (
     RequestCode.ACK_MESSAGE,
     RequestCode.BATCH_ACK_MESSAGE,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.POLLING_INFO,
 )
 
 

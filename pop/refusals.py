@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ringmq.broker.requests.request import FAQ
@@ -13,8 +13,15 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 INVISIBLE_MS_MAX: int = lib.RMQ_POP_INVISIBLE_MS_MAX
 NOTHING_SET = "not set any response code"
 """Stock's remark where it sets none."""
+FOUND, EMPTY = "FOUND", "NO_MESSAGE_IN_QUEUE"
+"""Stock's remarks of an answer with messages, and of one without."""
 _ZERO_OF_POP = {"invisibleTime": "0", "restNum": "0", "popTime": "0", "reviveQid": "0"}
-_ZERO_OF_CHANGE = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
+_ZEROS: Mapping[int, Mapping[str, str]] = {
+    RequestCode.POP_MESSAGE: _ZERO_OF_POP,
+    RequestCode.PEEK_MESSAGE: _ZERO_OF_POP,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"},
+    RequestCode.POLLING_INFO: {"pollingNum": "0"},
+}
 
 
 class Refused(NamedTuple):
@@ -53,16 +60,19 @@ def refusal(why: int, asked: Refused) -> Refusal:
 
 
 def zero_fields(code: int) -> dict[str, str]:
-    """The fields of a refusal: POP and CHANGE answer with zeros."""
-    if code == RequestCode.POP_MESSAGE:
-        return dict(_ZERO_OF_POP)
-    return dict(_ZERO_OF_CHANGE) if code == RequestCode.CHANGE_MESSAGE_INVISIBLETIME else {}
+    """The fields of a refusal: all but acknowledgements answer with zeros."""
+    return dict(_ZEROS.get(code, {}))
+
+
+def _broker_unreadable(asked: Refused) -> tuple[int, str]:
+    what = "pop message" if asked.code == RequestCode.POP_MESSAGE else "peeking message"
+    return ResponseCode.NO_PERMISSION, f"the broker[{asked.broker_ip}] {what} is forbidden"
 
 
 def _no_queue(asked: Refused) -> tuple[int, str]:
-    is_pop = asked.code == RequestCode.POP_MESSAGE
+    is_of_receipt = asked.code in (RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
     return (
-        ResponseCode.INVALID_PARAMETER if is_pop else ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.MESSAGE_ILLEGAL if is_of_receipt else ResponseCode.INVALID_PARAMETER,
         f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] topicConfig.readQueueNums:[{asked.read_queues}] "
         f"consumer:[/{asked.client}]",
     )
@@ -85,9 +95,7 @@ _TEXTS: dict[int, Callable[[Refused], tuple[int, str]]] = {
     lib.RMQ_POP_TOO_LATE: lambda asked: (
         ResponseCode.POLLING_TIMEOUT, f"the broker[{asked.broker_ip}] pop message is timeout too much"
     ),
-    lib.RMQ_POP_BROKER_UNREADABLE: lambda asked: (
-        ResponseCode.NO_PERMISSION, f"the broker[{asked.broker_ip}] pop message is forbidden"
-    ),
+    lib.RMQ_POP_BROKER_UNREADABLE: _broker_unreadable,
     lib.RMQ_POP_TOO_MANY: lambda asked: (
         ResponseCode.INVALID_PARAMETER,
         f"the broker[{asked.broker_ip}] pop message's num is greater than {lib.RMQ_POP_MESSAGES_MAX}",

@@ -100,6 +100,18 @@ class WindowNames:
         """Its struct rmq_pop_window, to read."""
         return lib.rmq_pop_window_at(self._windows, window.place)
 
+    def ahead(self, group_id: int, queue_slot: int, room: int) -> tuple[list[int], int]:
+        """The messages of a queue that a group has not received: the offsets that were returned, ascending and at most
+        `room`, and the offset from which on all follow. A group without a window goes on at its committed offset, else
+        at the oldest message."""
+        window = self.find(group_id, queue_slot)
+        if window is not None and self._is_there(window):
+            offsets = ffi.new("int64_t[]", room)
+            count = int(lib.rmq_pop_returned(self._windows, window.place, offsets, room))
+            return [int(offset) for offset in offsets[0:count]], int(self.native(window).next_offset)
+        committed = self._committed(group_id, queue_slot)
+        return [], committed if committed >= 0 else int(self._plane.queue(queue_slot).min_offset)
+
     def make_all(self, group_id: int, topic_id: int, *, from_min: bool) -> None:
         """Make the windows that a group lacks of a topic. `from_min`: a group without an offset begins at the oldest
         message, else at the newest.

@@ -163,6 +163,10 @@ class Answering(Part):
         for request in self._waiting.wait(timeout_ms):
             self._times.measure(request)
 
+    def run_again(self, request: Request) -> None:
+        """Run a request anew for which its service has returned `Wait`."""
+        self._requests.run(request)
+
     @property
     def _has_intake(self) -> bool:
         """True if this turn takes requests. Under load some are always there: Python would serve most of them."""

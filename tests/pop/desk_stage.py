@@ -24,7 +24,9 @@ from ringmq.store import record as records
 
 ROLE, READER = lib.RMQ_ROLE_POP, lib.RMQ_ROLE_READ
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
-PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, (POP, ACK, CHANGE, BATCH_ACK))
+PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
+CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, POLLING_INFO)
+PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, CODES)
 BROKER = "broker-a"
 GROUP_ON = lib.RMQ_GROUP_LIVE | lib.RMQ_GROUP_CONSUME_ENABLE
 WINDOWS_MAX = 512
@@ -320,6 +322,16 @@ class Stage:
         }  # fmt: skip
         more = {key: fields.pop(key) for key in ("odd", "oneway") if key in fields}
         return self.ask(fields.pop("code", ACK), asked | fields, **more)
+
+    def peek(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
+        """One look at the next messages."""
+        more = {key: fields.pop(key) for key in ("oneway", "connection") if key in fields}
+        asked = {"consumerGroup": group, "topic": topic, "queueId": -1, "maxMsgNums": 32}
+        return self.ask(PEEK, asked | fields, **more)
+
+    def polling_info(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
+        """The number of polls that wait."""
+        return self.ask(POLLING_INFO, {"consumerGroup": group, "topic": topic, "queueId": -1} | fields)
 
     def _assembled(self, payload: bytes) -> tuple[bytes, bytes, int]:
         """(frame, the other frame, pieces), with the checks of a read worker."""

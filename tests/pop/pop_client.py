@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt, decode_messages
 from tests.raw_client import RawClient
@@ -68,6 +68,13 @@ class PopClient:
         answer = self.ask_pop(count, invisible_ms, queue_id, **more)
         assert answer.code in (0, NOTHING), (answer.code, answer.remark)
         return list(self.taken(answer)) if answer.code == 0 else []
+
+    def peek(self, count: int = 32) -> list[bytes]:
+        """The bodies of the messages that a look shows."""
+        fields = {"consumerGroup": self.group, "topic": self.topic, "queueId": -1, "maxMsgNums": count}
+        answer = ask_started(self.raw, RequestCode.PEEK_MESSAGE, fields)
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND), (answer.code, answer.remark)
+        return [bytes(message.body) for message in decode_messages(answer.body)]
 
     def pop_all(self, **more: int) -> list[Taken]:
         """The messages of pops until one finds nothing."""

@@ -2,19 +2,23 @@
 are written byte by byte as stock writes them."""
 
 import json
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from ringmq.broker.requests.request import Connection, Request
 from ringmq.native import ffi, lib
 from ringmq.pop.batch_acks import read_batch_ack
+from ringmq.pop.look_frames import Seen, nothing_found, peeked, polling_info
 from ringmq.pop.native_desk import TABLES
 from ringmq.pop.receipts import read_receipt
-from ringmq.remoting.command import RemotingCommand, decode_frame
+from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 
 FRAMES = Path(__file__).parent.parent / "golden" / "pop" / "frames.jsonl"
 POP, ACK, BATCH_ACK, CHANGE = 200050, 200051, 200151, 200053
+PEEK, POLLING_INFO = 200052, 200055
 NATIVE = {POP: lib.rmq_pop_table, ACK: lib.rmq_pop_ack_table, CHANGE: lib.rmq_pop_change_table}
 
 
@@ -43,7 +47,7 @@ def pairs() -> list[Pair]:
         frame = bytes.fromhex(row["hex"])
         command = decode_frame(frame)
         key = row["part"], command.opaque
-        if row["dir"] == "req" and row["code"] in (*NATIVE, BATCH_ACK):
+        if row["dir"] == "req" and row["code"] in (*NATIVE, BATCH_ACK, PEEK, POLLING_INFO):
             open_[key] = row["scenario"], frame
         elif row["dir"] == "resp" and key in open_:
             name, request = open_.pop(key)
@@ -129,3 +133,33 @@ def test_answers_to_acks_have_the_bytes_of_stock() -> None:
         out = ffi.new("uint8_t[]", lib.rmq_error_answer_bound(head, ffi.NULL))
         size = lib.rmq_error_answer_put(out, head, ffi.NULL)
         assert bytes(ffi.buffer(out, size)) == pair.answer
+
+
+def look_header(pair: Pair) -> bytes:
+    """The header that RingMQ writes for the answer to a look."""
+    answer, request = pair.answered, Request(pair.asked, Connection(0, 1, 2, 3, "127.0.0.1", 4321), 0)
+    if pair.asked.code == POLLING_INFO:
+        return encode_frame(polling_info(request, int(answer.ext_fields["pollingNum"])))
+    rest = int(answer.ext_fields["restNum"])
+    if not answer.body:
+        return encode_frame(nothing_found(request, rest))
+    size = len(answer.body)
+    payload = peeked(request, Seen(2, 2, size, rest, [struct.pack("=QII", 4096, size, 2)]))
+    pieces, _, _, header_bytes = struct.unpack_from("=IIQI", payload)
+    at = 8 + 16 * pieces
+    return payload[at : at + header_bytes]
+
+
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.asked.code in (PEEK, POLLING_INFO)], ids=lambda pair: pair.name
+)
+def test_answers_to_looks_have_the_bytes_of_stock(pair: Pair) -> None:
+    """But for the language, which Python tells."""
+    found, stock = look_header(pair), header(pair.answer)
+    assert found[8:].replace(b'"PYTHON"', b'"JAVA"') == stock[8:]
+    assert int.from_bytes(found[:4]) == len(found) - 4 + len(pair.answered.body)
+
+
+def test_looks_of_each_kind_are_recorded() -> None:
+    names = {pair.name for pair in PAIRS if pair.asked.code in (PEEK, POLLING_INFO)}
+    assert names == {"1-peek", "1-peek-empty", "1-polling-info", "1-polling-info-none"}

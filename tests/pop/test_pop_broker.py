@@ -88,6 +88,22 @@ def found(client: PopClient, **more: int) -> Taken:
     return taken[0]
 
 
+def test_a_look_shows_what_pops_give(broker: RunningBroker) -> None:
+    """Its group is made by the first look."""
+    make_topic(broker.address, "T_look", QUEUES)
+    bodies = [b"m%d" % number for number in range(12)]
+    send(broker.address, "T_look", bodies)
+    client = PopClient(broker.address, "G_look", "T_look")
+    wait_until(lambda: sorted(client.peek()) == sorted(bodies), "a look shows all messages")
+    assert sorted(client.peek()) == sorted(bodies)
+    taken = client.pop(count=5)
+    assert sorted([*client.peek(), *(one.body for one in taken)]) == sorted(bodies)
+    assert len(client.pop_all()) == 7
+    assert client.peek() == []
+    fields = {"consumerGroup": "G_look", "topic": "T_look", "queueId": 0}
+    assert client.raw.ask(RequestCode.POLLING_INFO, fields).ext_fields == {"pollingNum": "0"}
+
+
 def test_a_late_acknowledgement_withdraws_the_copy(broker: RunningBroker) -> None:
     make_topic(broker.address, "T_late", 1)
     send(broker.address, "T_late", [b"late"], 1)
