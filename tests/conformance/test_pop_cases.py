@@ -134,6 +134,30 @@ def test_a_message_stays_away_while_its_receipt_is_renewed(kind: str, seen: Seen
     assert seen["again"] == []
 
 
+def shown(topic: str, queue_id: int, offsets: range, attempt: int = 0) -> list[str]:
+    """Messages of a look: place, attempt, receipt."""
+    return [f"{topic} {queue_id} {offset} {attempt} null" for offset in offsets]
+
+
+@judged(case("popLooks", "PopLooks", invisibleMillis=4000, waitSeconds=60))
+def test_looks_show_the_next_messages_and_take_none(kind: str, seen: Seen) -> None:
+    topic, retry = "PopLooks", "%RETRY%group_PopLooks_PopLooks"
+    first, second = shown(topic, 0, range(5)), shown(topic, 1, range(5))
+    print(f"{kind}: {len(seen)} looks, {len(seen['come again']['messages'])} messages in the last")
+    assert seen == {
+        "all": {"code": 0, "rest": 10, "messages": [*first, *second]},
+        "all again": {"code": 0, "rest": 10, "messages": [*first, *second]},
+        "popped": [0, 1, 2],
+        "behind them": {"code": 0, "rest": 2, "messages": first[3:]},
+        "two of a queue": {"code": 0, "rest": 5, "messages": second[:2]},
+        "none": {"code": 19, "rest": 7, "messages": []},
+        "a queue beyond the last": {"code": 29, "rest": 0, "messages": []},
+        "an unknown topic": {"code": 17, "rest": 0, "messages": []},
+        "polls": [0, 0, -29],
+        "come again": {"code": 0, "rest": 10, "messages": [*shown(retry, 0, range(3), 1), *first[3:], *second]},
+    }
+
+
 CONDITIONS = {
     "n BETWEEN 10 AND 29": {f"body {i}" for i in range(10, 30)},
     "TAGS = 'Tag1' AND n < 80": {f"body {i}" for i in range(80) if i % 4 == 1},

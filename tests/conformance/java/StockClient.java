@@ -51,6 +51,7 @@ public final class StockClient {
         PopPushScenarios.register();
         PopCaseScenarios.register();
         PopGroupScenarios.register();
+        PopLookScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
