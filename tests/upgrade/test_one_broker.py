@@ -55,6 +55,7 @@ def test_a_kill_in_either_version_is_recovered_by_the_other(member: Member, old_
             broker = member.run(python)
             senders.wait_for_more(10)
             with senders.paused():
+                wait_dispatched(member.store)
                 found = set(bodies_of(broker.address, TOPIC))
                 assert set(senders.acknowledged) <= found
     finally:
