@@ -145,6 +145,15 @@ def test_each_message_is_popped_and_acknowledged_once(single_acks: bool, count: 
 
 
 @pytest.mark.io_uring
+def test_messages_are_left_open() -> None:
+    with fake_broker() as broker:
+        report = run(broker, count=1, leave_open=True)
+        assert report["ok"] is True, report
+        assert (report["popped"], report["acked"]) == (QUEUES * EACH, 0)
+        assert broker.acked == []
+
+
+@pytest.mark.io_uring
 @pytest.mark.parametrize(
     ("fault", "counter"),
     [("twice", "twice"), ("skipped", "skipped"), ("wrong crc", "wrong_crc"), ("came back", "came_back"),

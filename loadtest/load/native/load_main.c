@@ -205,7 +205,7 @@ static int prepare_pop(const struct options *o, struct control *control)
     popping = (struct pop_scenario){
         .lanes = lanes_of(o), .group = o->group, .broker_name = o->broker_name, .max_messages = o->count,
         .invisible_ms = o->invisible_ms, .connections = o->connections, .depth = o->depth, .json = o->json,
-        .single_acks = o->single_acks, .stop_ns = (uint64_t)((o->warmup + o->seconds) * 1e9),
+        .single_acks = o->single_acks, .leave_open = o->leave_open, .stop_ns = (uint64_t)((o->warmup + o->seconds) * 1e9),
     };
     if (o->topics > 1 || o->queues > POP_QUEUES_MAX || o->count > 32)
         return -EINVAL;
@@ -231,8 +231,9 @@ static int run_pop(const struct options *o)
     if (rc < 0)
         return fail("run", rc, result.trouble);
     uint64_t skipped = pop_skipped(&popping);
-    int is_once = popping.twice == 0 && popping.came_back == 0 && popping.acked == popping.popped && skipped == 0;
-    int ok = report_clean(&result) && is_once && popping.wrong_crc == 0 && popping.acked > 0;
+    uint64_t acked = o->leave_open ? 0 : popping.popped;
+    int is_once = popping.twice == 0 && popping.came_back == 0 && popping.acked == acked && skipped == 0;
+    int ok = report_clean(&result) && is_once && popping.wrong_crc == 0 && popping.popped > 0;
     print_head(o);
     report_run(stdout, &result);
     report_watch(stdout, &watched);

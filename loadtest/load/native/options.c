@@ -49,8 +49,8 @@ const char OPTIONS_HELP[] =
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
     "  --expression SQL92 | --tag TAG   pull: messages that match; a range has 20 times as many as an answer\n"
-    "  --invisible-ms 60000 --single-acks\n"
-    "                                   pop: acknowledges each message alone, code 200051\n"
+    "  --invisible-ms 60000 --single-acks | --leave-open\n"
+    "                                   pop: acknowledges each message alone, code 200051; or none of them\n"
     "  --idle-ms 3000                   consume: the end\n"
     "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
@@ -112,6 +112,7 @@ static const struct known known[] = {
     {"--check", FLAG, AT(check), 0, 0},
     {"--commit", FLAG, AT(commit), 0, 0},
     {"--single-acks", FLAG, AT(single_acks), 0, 0},
+    {"--leave-open", FLAG, AT(leave_open), 0, 0},
     {"--read-back", FLAG, AT(read_back), 0, 0},
     {"--subscription-in-pull", FLAG, AT(subscription_in_pull), 0, 0},
 };

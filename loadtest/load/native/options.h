@@ -10,7 +10,7 @@ struct options {
     uint64_t messages, assume, deliver_ms;
     double seconds, warmup, rate, drain, settle_ms, idle_ms, interval;
     int pin; /* CPU, -1: none */
-    int json, half, create, check, read_back, subscription_in_pull, commit, single_acks;
+    int json, half, create, check, read_back, subscription_in_pull, commit, single_acks, leave_open;
 };
 
 /* Fills `o`; 0, or -1 after saying on standard error which option is wrong and why. 1: help was asked for. */

@@ -213,7 +213,7 @@ static int take_pop(struct pop_scenario *p, uint32_t connection, const struct an
         rc = take_messages(p, popped, answer, messages, messages + messages_length);
     if (rc == -ESTALE)
         p->came_back++;
-    if (rc == 0)
+    if (rc == 0 && !p->leave_open)
         p->tail[connection]++;
     return rc == 0 ? 0 : -EBADMSG;
 }
