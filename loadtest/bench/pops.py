@@ -76,14 +76,14 @@ def _popped(
     options: Mapping[str, object],
 ) -> Report:  # fmt: skip
     """Fill a topic, and pop it for some seconds, or until it is empty."""
-    _fill(context, target, topic, messages)
+    fill(context, target, topic, messages)
     return context.run(
         target, "pop", topic=topic, queues=QUEUES, group=topic, broker_name=BROKER_NAME, invisible_ms=INVISIBLE_MS,
         warmup=warmup_s, seconds=seconds, **options,
     )  # fmt: skip
 
 
-def _fill(context: Context, target: Target, topic: str, messages: int) -> int:
+def fill(context: Context, target: Target, topic: str, messages: int) -> int:
     """Fill a topic, and wait until its queues show everything: a run pops what they show at its beginning.
 
     Returns the number of its messages.
@@ -119,7 +119,7 @@ def revival_row(messages: int, pause_s: float) -> Run:
 
     def run(context: Context, target: Target) -> Measurement:
         topic = context.topic("pop_revival")
-        filled = _fill(context, target, topic, messages)
+        filled = fill(context, target, topic, messages)
         seen = asyncio.run(_revive(target.port, topic, filled, pause_s))
         late = list(seen.late_ms.values())
         early = sum(value < 0 for value in late)

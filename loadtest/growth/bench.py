@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from ringmq.loadtest.bench.rows import MIB, Context, send_row
-from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import Report, arguments_of
 from ringmq.loadtest.measuring.documents import Document
@@ -167,6 +167,14 @@ def cpu_us(report: Report) -> float:
     """Return the processor time of the broker per message, all processes together."""
     used = sum(process["user_s"] + process["system_s"] for process in report["watched"].values())
     return float(1e6 * used / max(report["messages"], 1))
+
+
+def busy_percent(target: RingmqTarget, seconds: float) -> float:
+    """Return the processor time of the broker within so many seconds, in percent of one CPU."""
+    pids = target.pids()
+    before = cpu_seconds(pids)
+    time.sleep(seconds)
+    return 100 * (cpu_seconds(pids) - before) / seconds
 
 
 def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> Measurement:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ringmq.loadtest.bench.rows import MIB
 from ringmq.loadtest.bench.stored import make_topics, queue_end, runtime_info, store_times, wait_for
-from ringmq.loadtest.growth.bench import RECORD_BYTES, Bench, Point, Scenario, need_space
+from ringmq.loadtest.growth.bench import RECORD_BYTES, Bench, Point, Scenario, busy_percent, need_space
 from ringmq.loadtest.growth.scenarios import LOAD
-from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
+from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.measuring.measurement import RATE, Measurement, goals
 from ringmq.loadtest.measuring.tables import Column
@@ -62,7 +62,7 @@ def _measure(bench: Bench, waiting: int, topics: int) -> Measurement:
         _wait_until_settled(target)
         values = {
             "private_mib": private_bytes(target.pids())["total"] / MIB,
-            "idle_percent": _busy_percent(target, bench.context.idle_seconds),
+            "idle_percent": busy_percent(target, bench.context.idle_seconds),
         }
         target.start_again(bench.settings)
         values["start_s"] = target.start_seconds
@@ -88,16 +88,9 @@ def _unread(target: RingmqTarget) -> int:
     return int(runtime_info(target.port)["timerOffsetBehind"])
 
 
-def _busy_percent(target: RingmqTarget, seconds: float) -> float:
-    pids = target.pids()
-    before = cpu_seconds(pids)
-    time.sleep(seconds)
-    return 100 * (cpu_seconds(pids) - before) / seconds
-
-
 def _wait_until_settled(target: RingmqTarget) -> None:
     """Dispatch, syncs and the counts by topic go on for a while."""
-    wait_for(lambda: _busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
+    wait_for(lambda: busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
 
 
 def _delivered_per_s(bench: Bench, target: RingmqTarget, topic: str, lanes: Mapping[str, int]) -> tuple[float, str]:

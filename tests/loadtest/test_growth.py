@@ -44,6 +44,8 @@ from ringmq.loadtest.growth.long_runs import (
     soak_values,
 )
 from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
+from ringmq.loadtest.growth.pops import POPS
+from ringmq.loadtest.growth.pops import QUICK as QUICK_POPS
 from ringmq.loadtest.growth.report import draw, tables
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
@@ -81,7 +83,7 @@ def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_the_promised_goals_stand_at_their_points() -> None:
     goals = {
         (scenario.name, at, goal.metric): goal.text()
-        for scenario in (*SHORT, *SCRAPES, *TIMERS, BACKLOG, SOAK)
+        for scenario in (*SHORT, *SCRAPES, *TIMERS, *POPS, BACKLOG, SOAK)
         for at, some in scenario.goals.items()
         for goal in some
     }
@@ -104,12 +106,16 @@ def test_the_promised_goals_stand_at_their_points() -> None:
         ("timers", 1e7, "private_mib"): "<=238",
         ("timers", 1e7, "start_s"): "<=2",
         ("timers", 1e7, "idle_percent"): "<=1",
+        ("open-messages", 1e6, "kept"): ">=0.9",
+        ("open-messages", 1e6, "window_bytes"): "<=64",
+        ("open-messages", 1e6, "private_bytes"): "<=32",
+        ("open-messages", 1e6, "start_s"): "<=1",
         ("soak", LAST, "grown_mib"): "<=8",
         ("soak", LAST, "p99_9_ratio"): "<=1.25",
         ("soak", LAST, "errors"): "<=0",
         ("soak", LAST, "lost"): "<=0",
     }
-    for scenario in (*SHORT, *TIMERS):
+    for scenario in (*SHORT, *TIMERS, *POPS):
         assert set(scenario.goals) <= set(scenario.values), scenario.name
 
 
@@ -383,6 +389,16 @@ def test_timers_wait_beside_sends_of_others(small_bench: Bench, monkeypatch: pyt
     assert point.measurement.ok, point.measurement.note
     assert {column.name for column in topics.columns} - {"kept"} <= set(point.measurement.values)
     assert set(QUICK) == {scenario.name for scenario in TIMERS}
+
+
+@pytest.mark.io_uring
+@pytest.mark.parametrize(("scenario", "at"), [(POPS[0], 300), (POPS[1], 2)], ids=["messages", "groups"])
+def test_open_messages_are_open_after_a_start(small_bench: Bench, scenario: Scenario, at: float) -> None:
+    bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
+    (point,) = scenario.run(bench, (at,))
+    assert point.measurement.ok, point.measurement.note
+    assert {column.name for column in scenario.columns} - {"kept"} <= set(point.measurement.values)
+    assert set(QUICK_POPS) == {scenario.name for scenario in POPS}
 
 
 @pytest.fixture
