@@ -24,6 +24,7 @@ from typing import Any
 from msgspec import Struct
 
 from ringmq.native import ffi, lib
+from ringmq.store.crash_points import Step, passed
 from ringmq.store.markers import sync_directory
 from ringmq.store.safe_files import open_to_write
 
@@ -45,14 +46,6 @@ HEAD_MAGIC, END_MAGIC = b"RMQPOPJ1", b"RMQPOPE1"
 JOURNAL_KEPT_BYTES = 16 << 20
 """A journal that was larger is cut once its pages are in the image."""
 Bytes = bytes | bytearray | memoryview
-Step = Callable[[str], None]
-"""Called between two steps with a name: a test kills the process there."""
-
-
-def passed(step: str) -> None:
-    """The crash point behind a step, in a build that has crash points."""
-    if lib.rmq_crash_points_built():
-        lib.rmq_crash_point(step.encode())
 
 
 class DiskFile:

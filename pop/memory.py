@@ -22,8 +22,9 @@ from ringmq.ipc import segment
 from ringmq.ipc.role_loop import RoleError
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
-from ringmq.pop.image_file import CHUNK, ENTRY_BYTES, IMAGE, PAGE, STATE_AT, Header, HeaderError, passed
+from ringmq.pop.image_file import CHUNK, ENTRY_BYTES, IMAGE, PAGE, STATE_AT, Header, HeaderError
 from ringmq.pop.names import Names
+from ringmq.store.crash_points import passed
 
 log = logging.getLogger(__name__)
 

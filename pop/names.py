@@ -23,7 +23,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from ringmq.native import lib
-from ringmq.pop.image_file import FILE_MODE, Step, give_to_group, passed
+from ringmq.pop.image_file import FILE_MODE, give_to_group
+from ringmq.store.crash_points import Step, passed
 from ringmq.store.markers import sync_directory
 from ringmq.store.safe_files import open_to_write
 

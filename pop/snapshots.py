@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
-from ringmq.pop.image_file import IMAGE, JOURNAL, PAGE, DiskFile, Header, JournalWriter, Step, passed
+from ringmq.pop.image_file import IMAGE, JOURNAL, PAGE, DiskFile, Header, JournalWriter
 from ringmq.pop.log_place import LogPlace, LogTail
 from ringmq.pop.memory import PopMemory, PopMemoryError, describe
 from ringmq.pop.snapshot_core import (
@@ -37,6 +37,7 @@ from ringmq.pop.snapshot_core import (
     SnapshotCore,
     State,
 )  # fmt: skip
+from ringmq.store.crash_points import Step, passed
 
 TAKEN_A_TURN = 256
 """Pages that one turn copies out: 0.1 to 0.3 ms."""

@@ -13,6 +13,7 @@ from plane_kit import CONTROL, SLICE_NS, Kit, die_with_parent, filter_found, fil
 
 from ringmq.ipc.admission import Rule, RuleKind, publish_rules, published_rules
 from ringmq.native import ffi, lib
+from ringmq.store.crash_points import passed
 
 
 def test_the_checker_sees_planted_faults(tmp_path: Path) -> None:
@@ -151,6 +152,15 @@ def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> Non
     lib.rmq_worker_deactivate(kit.plane, role)
     assert not in_child(lambda: lib.rmq_worker_activate(kit.plane, role))
     assert kit.header.roles[role].activation_requested == 1 and supervisor.bell.sleeping == 0, "a new wish rings"
+
+
+def test_a_point_of_python_is_switched_on_like_one_of_c() -> None:
+    def step_twice() -> None:
+        passed("pop-image-made")
+        passed("pop-image-made")
+
+    assert in_child(step_twice, "pop-image-made") and in_child(step_twice, "pop-image-made:2")
+    assert not in_child(step_twice, "pop-image-made:3") and not in_child(step_twice, "pop-image")
 
 
 @pytest.mark.parametrize("waits_for", ["nothing", "flush", "replicas"])
