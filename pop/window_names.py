@@ -19,6 +19,9 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
 from ringmq.store.queue_reader import QueueReader, QueueReadError
 
+UNUSED_IDS_MAX = 4096
+"""Ids of ended windows that are kept for windows of the same names."""
+
 
 class NamesFile(Protocol):
     """The names of windows on disk (`ringmq.pop.names`)."""
@@ -67,6 +70,9 @@ class WindowNames:
         self._known: dict[Key, Window] = {}
         self._keys: dict[int, Key] = {}
         """By the id of the window."""
+        self._unused_ids: dict[tuple[Key, int], int] = {}
+        """Ids of ended windows that no mark in the log has, by their names and the birth of the topic."""
+        self._start_id = int(plane.watermarks.start_id)
         self.changes = 0
         """Windows that were made or ended."""
         self._unseen: list[Key] = []
@@ -139,14 +145,24 @@ class WindowNames:
         return self._make(key, window.group_id, window.queue_slot, offset, birth)
 
     def end(self, window: Window) -> int:
-        """End a window. Returns the number of its entries."""
+        """End a window. Returns the number of its entries.
+
+        The next window of the same names gets its id again, if no mark in the log can have the id.
+        """
         key = self._key_of(window)
         lib.rmq_pop_index_forget(self.index, window.group_id, window.queue_slot)
         self._known.pop(key, None)
         self._keys.pop(window.window_id, None)
-        self._names.forget(window.window_id)
         self.changes += 1
-        return int(lib.rmq_pop_window_drop(self._windows, window.place)) if self._is_there(window) else 0
+        if not self._is_there(window):
+            self._names.forget(window.window_id)
+            return 0
+        slot = self.native(window)
+        if 0 < int(slot.unmarked_start) == self._start_id:
+            self._keep_id(key, int(slot.birth), window.window_id)
+        else:
+            self._names.forget(window.window_id)
+        return int(lib.rmq_pop_window_drop(self._windows, window.place))
 
     def begin_look(self) -> None:
         """Begin a look at all windows, unless one is under way."""
@@ -207,17 +223,26 @@ class WindowNames:
                 f"the broker holds {limit} windows of groups and queues, its limit: see ringmqOffsetsMax",
                 field="consumerGroup", code=ResponseCode.POLLING_TIMEOUT, limit=limit,
             )  # fmt: skip
-        window_id, place = self._names.add(*key, birth), ffi.new("uint32_t *")
+        window_id, place = self._unused_ids.pop((key, birth), 0) or self._names.add(*key, birth), ffi.new("uint32_t *")
         code = int(lib.rmq_pop_window_make(self._windows, window_id, key.queue_id, birth, offset, place))
         if code == -errno.ENOSPC:
+            self._keep_id(key, birth, window_id)
             raise _none_is_free(self._windows_max)
         if code < 0:
             raise OSError(-code, f"window {window_id} of {key} cannot be made")
+        lib.rmq_pop_set_unmarked(self._windows, place[0], self._start_id)
         committed = self._committed(group_id, slot)
         if committed >= 0:
-            start_id = int(self._plane.watermarks.start_id)
-            lib.rmq_pop_set_committed(self._windows, place[0], committed, start_id)
+            lib.rmq_pop_set_committed(self._windows, place[0], committed, self._start_id)
         return self._put(key, Window(int(place[0]), window_id, group_id, slot))
+
+    def _keep_id(self, key: Key, birth: int, window_id: int) -> None:
+        """Keep an id for the next window of these names. No other names get it: a power cut may bring back the window
+        that had it."""
+        self._unused_ids[key, birth] = window_id
+        if len(self._unused_ids) > UNUSED_IDS_MAX:
+            oldest = next(iter(self._unused_ids))
+            self._names.forget(self._unused_ids.pop(oldest))
 
     def _put(self, key: Key, window: Window) -> Window:
         place, window_id, group_id, slot = window

@@ -147,6 +147,7 @@ class WindowTwin(EntryTwin):
         store(window, "next_offset", next_offset)
         store(window, "committed", -1)
         store(window, "reported_start", 0)
+        store(window, "unmarked_start", 0)
         store(window, "last_pop_ms", 0)
         made = WindowMemory(1, 1).window(0)
         made.id, made.queue_id, made.birth = window_id, queue_id, birth
@@ -197,6 +198,14 @@ class WindowTwin(EntryTwin):
         """`rmq_pop_set_committed`."""
         self.memory.store(self.memory.window(place), "committed", committed)
         self.memory.store(self.memory.window(place), "reported_start", start_id)
+
+    def set_unmarked(self, place: int, start_id: int) -> None:
+        """`rmq_pop_set_unmarked`."""
+        self.memory.store(self.memory.window(place), "unmarked_start", start_id)
+
+    def _note_mark(self, place: int) -> None:
+        if self.memory.window(place).unmarked_start:
+            self.set_unmarked(place, 0)
 
     # -- pops --------------------------------------------------------------------------------------------------
 
@@ -316,8 +325,9 @@ class WindowTwin(EntryTwin):
             slot, bits = self.memory.entry(entry), self.open_bits(entry)
             if room - len(found) < bits.bit_count():
                 return found
-            self.step(states.CameDue(entry))
             place = self.places[slot.window]
+            self._note_mark(place)
+            self.step(states.CameDue(entry))
             for bit in bits_of(bits):
                 found.append(Due(slot.window, place, slot.base_offset + bit, slot.pop_time_ms, slot.attempts))
 
@@ -368,6 +378,8 @@ class WindowTwin(EntryTwin):
 
     def copied(self, window_id: int, offset: int, end: int) -> None:
         """`rmq_pop_copied`."""
+        if window_id in self.places:
+            self._note_mark(self.places[window_id])
         found = self._best(window_id, offset, self._rank_copied)
         if found and self._rank_copied(*found) != 4:
             self.step(states.CopyStored(*found, end))

@@ -177,6 +177,7 @@ class Stage:
             root, segment_bytes=1 << 20, queue_file_bytes=60_000, inbox_bytes=1 << 20,
             answerers=() if has_row else (PLAN,),
         )  # fmt: skip
+        self.kit.marks.start_id = 9
         settings = self.kit.header.settings
         settings.pull_memory_count_max, settings.pull_memory_bytes_max = 32, 262_144
         settings.pull_disk_count_max, settings.pull_disk_bytes_max = 8, 65_536

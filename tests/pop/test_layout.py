@@ -11,7 +11,7 @@ MAPS = {
     }),
     "rmq_pop_window": (64, {
         "id": 0, "queue_id": 4, "birth": 8, "next_offset": 16, "committed": 24, "last_pop_ms": 32, "check": 40,
-        "reserved0": 44, "reported_start": 48, "reserved": 56,
+        "reserved0": 44, "reported_start": 48, "unmarked_start": 56,
     }),
 }  # fmt: skip
 STATES = {"FREE": 0, "OPEN": 1, "REVIVING": 2, "REVIVED": 3, "RETURNED": 4, "MOVING": 5}

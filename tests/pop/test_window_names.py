@@ -8,6 +8,7 @@ from desk_stage import GROUP_ON, Stage, receipts
 
 from ringmq.native import ffi, lib
 from ringmq.pop.role_words import Counter
+from ringmq.pop.window_names import Window
 from ringmq.store.topic_start_offsets import write_start_offsets
 
 
@@ -159,12 +160,48 @@ def test_a_window_may_begin_elsewhere(stage: Stage) -> None:
     (receipt,) = receipts(stage.pop(maxMsgNums=1))
     window = stage.desk.window_of(1, 0)
     assert window is not None
-    other = stage.desk.windows.begin_at(window, 4)
-    assert other.window_id != window.window_id
-    assert stage.names.forgotten == {window.window_id}, "each name takes memory"
+    stage.desk.windows.begin_at(window, 4)
     assert stage.pop().fields["msgOffsetInfo"] == "0 0 4,5"
     stage.ack(receipt)
     assert stage.desk.native.counted(Counter.ACKS) == 0
+
+
+def some_window(stage: Stage) -> Window:
+    found = stage.desk.window_of(1, 0)
+    assert found is not None
+    return found
+
+
+def test_an_id_that_no_copy_has_is_given_again(stage: Stage) -> None:
+    """There are 2^20 ids, and an operator may set offsets back as often as he likes."""
+    for offset in (4, 2, 0):
+        stage.pop(maxMsgNums=1)
+        stage.desk.windows.begin_at(some_window(stage), offset)
+    assert some_window(stage).window_id == 1
+    assert (stage.names.lines, stage.names.forgotten) == ([(1, "G", "T", 0)], set())
+    stage.desk.windows.end(some_window(stage))
+    assert stage.pop(maxMsgNums=1).code == 0
+    assert some_window(stage).window_id == 1, "its group may have been made anew"
+
+
+def test_an_id_that_a_copy_may_have_is_not_given_again(stage: Stage) -> None:
+    stage.pop(maxMsgNums=1)
+    window, due = some_window(stage), ffi.new("struct rmq_pop_due[]", lib.RMQ_POP_ENTRY_MESSAGES)
+    assert lib.rmq_pop_due(stage.windows, 1 << 60, due, lib.RMQ_POP_ENTRY_MESSAGES) == 1
+    other = stage.desk.windows.begin_at(window, 0)
+    assert other.window_id == 2
+    assert stage.names.forgotten == {1}, "each name takes memory"
+    lib.rmq_pop_copied(stage.windows, other.window_id, 5, 100)  # a start has found a mark in the log
+    assert stage.desk.windows.begin_at(other, 0).window_id == 3
+
+
+def test_an_id_of_an_earlier_start_is_not_given_again(stage: Stage) -> None:
+    """An older version, which does not note copies, may have run meanwhile."""
+    stage.pop(maxMsgNums=1)
+    stage.die()
+    stage.kit.marks.start_id += 1
+    stage.open()
+    assert stage.desk.windows.begin_at(some_window(stage), 0).window_id == 2
 
 
 def test_an_ended_window_is_made_again(stage: Stage) -> None:

@@ -50,6 +50,9 @@ class Play:
         self.pair.call("make", self.next_id, self.random.randrange(16), self.random.getrandbits(60), offset)
         self.next_id += 1
 
+    def set_unmarked(self) -> None:
+        self.pair.call("set_unmarked", self.random.choice(self.places()), self.random.getrandbits(60))
+
     def make_in_vain(self) -> None:
         self.pair.call("make", self.random.choice((0, 1 << 20, *self.pair.twin.places)), 0, 0, 0)
 
@@ -181,7 +184,7 @@ class Play:
             self.pop, self.pop, self.pop, self.pop_again, self.ack, self.ack, self.ack_all, self.ack_all, self.change,
             self.unsent, self.due, self.due, self.land, self.land, self.land_in_vain, self.flush, self.flush,
             self.pop_copies, self.pop_in_vain, self.forget, self.skip, self.clamp, self.pass_time, self.pass_time,
-            self.drop, self.make, self.make_in_vain, self.reopen,
+            self.drop, self.make, self.set_unmarked, self.make_in_vain, self.reopen,
         ]  # fmt: skip
         while not self.places():
             self.make()

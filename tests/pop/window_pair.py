@@ -56,6 +56,9 @@ class NativeWindows:
     def set_committed(self, place: int, committed: int, start_id: int) -> None:
         lib.rmq_pop_set_committed(self.native, place, committed, start_id)
 
+    def set_unmarked(self, place: int, start_id: int) -> None:
+        lib.rmq_pop_set_unmarked(self.native, place, start_id)
+
     def time_for(self, places: Sequence[int], starts: Sequence[int], pop_time_ms: int) -> int:
         return int(lib.rmq_pop_time_for(self.native, list(places), list(starts), len(places), pop_time_ms))
 

@@ -64,7 +64,8 @@ struct rmq_pop_window {
     uint32_t check;          /* 40 CRC-32 of id, queue_id, birth; never 0 */
     uint32_t reserved0;
     uint64_t reported_start; /* 48 start_id of the plane whose table of offsets was told of `committed`; another one may be older */
-    uint64_t reserved;
+    uint64_t unmarked_start; /* 56 start_id of the plane in which the id was given: no copy in the log has it. 0 = one may have.
+                              * Another start_id counts as 0: a build that does not know this word may have run meanwhile */
 };
 
 /* The log at a snapshot. The memory says nothing of a log with other bytes. */

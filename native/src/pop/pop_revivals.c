@@ -40,6 +40,16 @@ void rmq_pop_copies_forget(struct rmq_pop_windows *w, uint32_t entry, uint64_t b
     settle(w, entry);
 }
 
+/* A copy gets a mark with the window's id: from now on the id may be in the log. */
+static void note_mark(struct rmq_pop_windows *w, uint32_t window_id)
+{
+    uint32_t place = window_id < RMQ_POP_WINDOW_IDS ? w->places[window_id] : 0;
+    if (!place || !w->windows[place - 1].unmarked_start)
+        return;
+    rmq_pop_touch(w->pages, &w->windows[place - 1]);
+    RMQ_POP_STORE(w->windows[place - 1].unmarked_start, 0);
+}
+
 /* --- due messages --------------------------------------------------------------------------------------------------------- */
 
 /* Copies that no consumer takes keep their entries for 10 minutes, and longer where one of them was withdrawn. */
@@ -67,6 +77,7 @@ uint32_t rmq_pop_due(struct rmq_pop_windows *w, int64_t mono_ms, struct rmq_pop_
         uint64_t open = rmq_pop_open_bits(e);
         if (room - count < (uint32_t)__builtin_popcountll(open) || !rmq_pop_copy_records_ready(&w->records))
             break;
+        note_mark(w, e->window);
         if (e->state != RMQ_POP_REVIVING)
             rmq_pop_entry_turn(w, entry, RMQ_POP_REVIVING, w->mono_ms);
         give_record(w, entry, open);
@@ -112,6 +123,7 @@ static int rank_copied(const struct rmq_pop_windows *w, uint32_t entry, uint64_t
 
 void rmq_pop_copied(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, uint64_t end)
 {
+    note_mark(w, window_id);
     uint32_t entry = rmq_pop_entry_best(w, window_id, queue_offset, rank_copied);
     uint64_t bit = entry == RMQ_NONE ? 0 : rmq_pop_bit(&w->entries[entry], queue_offset);
     if (!bit || (!(flying_of(w, entry) & bit) && (w->entries[entry].copied | stored_of(w, entry)) & bit) ||

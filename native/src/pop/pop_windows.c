@@ -47,6 +47,7 @@ int rmq_pop_window_make(struct rmq_pop_windows *w, uint32_t id, uint32_t queue_i
     window->next_offset = next_offset;
     window->committed = -1;
     window->reported_start = 0;
+    window->unmarked_start = 0;
     window->last_pop_ms = 0;
     window->check = rmq_pop_window_check(&made);
     RMQ_POP_STORE(window->id, id);
@@ -140,6 +141,12 @@ void rmq_pop_set_committed(struct rmq_pop_windows *w, uint32_t place, int64_t co
     rmq_pop_touch(w->pages, &w->windows[place]);
     RMQ_POP_STORE(w->windows[place].committed, committed);
     RMQ_POP_STORE(w->windows[place].reported_start, start_id);
+}
+
+void rmq_pop_set_unmarked(struct rmq_pop_windows *w, uint32_t place, uint64_t start_id)
+{
+    rmq_pop_touch(w->pages, &w->windows[place]);
+    RMQ_POP_STORE(w->windows[place].unmarked_start, start_id);
 }
 
 /* --- pops ----------------------------------------------------------------------------------------------------------------- */

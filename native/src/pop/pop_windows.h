@@ -48,6 +48,9 @@ void rmq_pop_skip_to(struct rmq_pop_windows *w, uint32_t place, int64_t next_off
 /* Keeps the consumer offset that the table of this plane has, or gets by a report. */
 void rmq_pop_set_committed(struct rmq_pop_windows *w, uint32_t place, int64_t committed, uint64_t start_id);
 
+/* No mark in the log has the window's id, which is new in this plane. The first due message of the window ends that. */
+void rmq_pop_set_unmarked(struct rmq_pop_windows *w, uint32_t place, uint64_t start_id);
+
 /* A pop of one queue. */
 struct rmq_pop_give {
     int64_t pop_time_ms;     /* of the wall clock. rmq_pop_time_for makes the receipt unique */
