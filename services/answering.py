@@ -95,6 +95,8 @@ class Answering(Part):
         self._log_line = log_line
         self._on_rest, self._now_ms = on_rest, now_ms
         self._waiting = waiting
+        self._has_waited = False
+        """True if `waiting` has served since the last turn."""
         self._clock = TurnClock()
         self._replies = replies or ReplyQueues(plane.readers, inbox)
         self._slow_requests = SlowRequests()
@@ -135,6 +137,7 @@ class Answering(Part):
         self._clock.begin()
         self._replies.send_waiting()
         taken = self._intake.take(now_ms) if self._has_intake else 0
+        self._has_waited = False
         self._requests.turn()
         worked = self._control_asks.turn(now_ms) or (taken > 0 and self._waiting is None)
         for service in self._services:
@@ -160,6 +163,7 @@ class Answering(Part):
         if self._waiting is None or not self._may_serve:
             self._plane.wait(self._role, timeout_ms)
             return
+        self._has_waited = True
         for request in self._waiting.wait(timeout_ms):
             self._times.measure(request)
 
@@ -169,8 +173,13 @@ class Answering(Part):
 
     @property
     def _has_intake(self) -> bool:
-        """True if this turn takes requests. Under load some are always there: Python would serve most of them."""
-        return self._waiting is None or self._waiting.has_left or self._is_closing or not self._may_serve
+        """True if this turn takes requests. Under load some are always there: Python would serve most of them.
+
+        Turns that follow one another without a wait take them: a long work of another part must not hold them back.
+        """
+        if self._waiting is None or not self._has_waited:
+            return True
+        return self._waiting.has_left or self._is_closing or not self._may_serve
 
     @property
     def _may_serve(self) -> bool:

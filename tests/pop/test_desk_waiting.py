@@ -125,6 +125,16 @@ def test_a_turn_leaves_plain_requests_to_the_next_wait(stage: Stage) -> None:
     assert [one.verdict.pending for one in answers if one] == tokens
 
 
+def test_turns_without_a_wait_serve_requests(stage: Stage) -> None:
+    """Another part may have work for many turns, and the loop does not sleep then."""
+    assert reason_of_wait(stage, 1) is None
+    token = put_pop(stage)
+    assert not stage.desk.turn(stage.now_ms + 1) and stage.verdict() is None
+    assert not stage.desk.turn(stage.now_ms + 2)
+    answer = stage.verdict()
+    assert answer is not None and (answer.code, answer.verdict.pending) == (0, token)
+
+
 def test_a_stop_answers_what_waits(stage: Stage) -> None:
     assert reason_of_wait(stage, 1) is None
     token = put_pop(stage)
