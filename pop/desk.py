@@ -40,6 +40,8 @@ LOOK_MS = 1000
 """Time between two looks at deleted topics and files."""
 LOOKED_PER_TURN = 64
 """Windows that a turn compares with the tables of topics and groups, 5 to 15 us each."""
+LOOK_STEP_MS = 10
+"""Time between two such turns: they take less than a tenth of the worker's time."""
 LINE_MS = 60_000
 """Time between two log lines about the same thing."""
 
@@ -97,7 +99,7 @@ class Desk(Part):
         self._generations = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
         self._asks = 0
         """Asks that C had served until the last turn."""
-        self._next_look_ms = 0
+        self._next_look_ms = self._next_step_ms = 0
         self._line_ms: dict[str, int] = {}
         self._bound_told = self.native.counted(Counter.BOUND)
 
@@ -122,7 +124,9 @@ class Desk(Part):
             self._next_look_ms = now_ms + LOOK_MS
             self.windows.begin_look()
             self._look(now_ms)
-        self._end_gone(now_ms)
+        if self.windows.is_looking and now_ms >= self._next_step_ms:
+            self._next_step_ms = now_ms + LOOK_STEP_MS
+            self._end_gone(now_ms)
         self.has_worked = worked or self._answering.has_taken or self.serving.asks != self._asks
         self._asks = self.serving.asks
         return worked
@@ -133,9 +137,8 @@ class Desk(Part):
 
     def sleep_ms(self, now_ms: int) -> int:
         """See Part."""
-        if self.windows.is_looking:
-            return 0
-        return min(self._answering.sleep_ms(now_ms), max(0, self._next_look_ms - now_ms))
+        due_ms = min(self._next_look_ms, self._next_step_ms) if self.windows.is_looking else self._next_look_ms
+        return min(self._answering.sleep_ms(now_ms), max(0, due_ms - now_ms))
 
     @property
     def is_idle(self) -> bool:
