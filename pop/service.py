@@ -52,7 +52,7 @@ class PopService(Part):
             return False
         worked = self._desk.turn(now_ms)
         worked |= self._revival.turn(now_ms)
-        worked |= self._offsets.turn(now_ms)
+        has_more = self._offsets.turn(now_ms)
         self._snapshots.turn(now_ms)
         if not self._has_failed and (failure := self._snapshots.failure) is not None:
             self._has_failed = True
@@ -62,7 +62,7 @@ class PopService(Part):
             self._next_gauges_ms = now_ms + GAUGES_MS
             self._tell_gauges()
         self.has_worked = worked or bool(self._desk.has_worked)
-        return worked
+        return worked or has_more
 
     def _recover(self) -> bool:
         """True once the windows know every copy."""

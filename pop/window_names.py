@@ -73,18 +73,14 @@ class WindowNames:
         self._unused_ids: dict[tuple[Key, int], int] = {}
         """Ids of ended windows that no mark in the log has, by their names and the birth of the topic."""
         self._start_id = int(plane.watermarks.start_id)
-        self.changes = 0
-        """Windows that were made or ended."""
+        self._by_place: dict[int, Window] = {}
+        self._changed: set[int] = set()
         self._unseen: list[Key] = []
         """Of the look at deleted topics and groups that is under way."""
         self._load()
 
     def __len__(self) -> int:
         return len(self._known)
-
-    def __iter__(self) -> Iterator[Window]:
-        """All windows. Do not make or end any meanwhile."""
-        return iter(self._known.values())
 
     def close(self) -> None:
         """Forget the index."""
@@ -101,6 +97,19 @@ class WindowNames:
         """The names of a window, and its numbers in this plane. None: it has ended."""
         key = self._keys.get(window_id)
         return None if key is None else (key, self._known[key])
+
+    def at(self, place: int) -> Window | None:
+        """The window at a place."""
+        return self._by_place.get(place)
+
+    @property
+    def has_changed(self) -> bool:
+        """True if windows were made or ended of which `take_changed` has not told."""
+        return bool(self._changed)
+
+    def take_changed(self, room: int) -> list[int]:
+        """At most `room` places at which windows were made or ended since they were taken last."""
+        return [self._changed.pop() for _ in range(min(room, len(self._changed)))]
 
     def native(self, window: Window) -> Any:
         """Its struct rmq_pop_window, to read."""
@@ -153,7 +162,9 @@ class WindowNames:
         lib.rmq_pop_index_forget(self.index, window.group_id, window.queue_slot)
         self._known.pop(key, None)
         self._keys.pop(window.window_id, None)
-        self.changes += 1
+        if self._by_place.get(window.place) == window:
+            del self._by_place[window.place]
+            self._changed.add(window.place)
         if not self._is_there(window):
             self._names.forget(window.window_id)
             return 0
@@ -249,7 +260,8 @@ class WindowNames:
         if lib.rmq_pop_index_put(self.index, group_id, slot, place, window_id) < 0:
             raise _none_is_free(self._windows_max)
         self._known[key], self._keys[window_id] = window, key
-        self.changes += 1
+        self._by_place[place] = window
+        self._changed.add(place)
         return window
 
     def _first_offset(self, group_id: int, slot: int, topic: str, *, from_min: bool) -> int:

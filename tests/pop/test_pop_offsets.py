@@ -3,6 +3,7 @@
 import mmap
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from plane_kit import Kit
 
 from ringmq.ipc.ports import PortPlan
 from ringmq.native import ffi, lib
+from ringmq.pop.offsets import PASS_MS, Offsets
 from ringmq.pop.offsets_twin import Offset, look
+from ringmq.pop.window_names import Window
 
 ROLE, GROUP, QUEUES, START = lib.RMQ_ROLE_POP, 1, 3, 77
 
@@ -215,3 +218,45 @@ def test_both_agree_on_random_steps(stage: Stage, seed: int) -> None:
                     stage.start()
             case _:
                 stage.look()
+
+
+class ChangedNames:
+    """Windows by their place, and the places that have changed."""
+
+    def __init__(self, windows: dict[int, Window]) -> None:
+        self.windows, self._changed = windows, sorted(windows, reverse=True)
+
+    def at(self, place: int) -> Window | None:
+        return self.windows.get(place)
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(self._changed)
+
+    def take_changed(self, room: int) -> list[int]:
+        return [self._changed.pop() for _ in range(min(room, len(self._changed)))]
+
+    def end(self, place: int) -> None:
+        del self.windows[place]
+        self._changed.append(place)
+
+
+def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start finds all of them at once, and consumers wait for the end of each turn."""
+    monkeypatch.setattr("ringmq.pop.offsets.FOLLOWED_PER_TURN", 2)
+    plane = SimpleNamespace(struct=stage.kit.plane, watermarks=SimpleNamespace(start_id=START))
+    names: Any = ChangedNames({
+        place: Window(place, number + 1, GROUP, stage.slots[number]) for number, place in enumerate(stage.places)
+    })  # fmt: skip
+    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print)  # type: ignore[arg-type]
+    assert offsets.turn(1000) and offsets.reported == 2
+    assert not offsets.turn(1001) and offsets.sleep_ms(1001) == PASS_MS - 1, "the next pass has its time"
+    assert not offsets.turn(1000 + PASS_MS) and offsets.reported == 3
+    names.end(stage.places[0])
+    stage.drain()
+    for number in range(QUEUES):
+        stage.done_up_to(number, 7)
+    assert offsets.sleep_ms(1001 + PASS_MS) == 0
+    assert not offsets.turn(1000 + 2 * PASS_MS)
+    stage.drain()
+    assert [stage.table(number) for number in range(QUEUES)] == [0, 7, 7]
