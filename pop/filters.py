@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ringmq.broker.requests.turns import Steps
 from ringmq.filters.errors import FilterError
 from ringmq.native import ffi, lib
 from ringmq.native.table_secret import table_secret
@@ -20,8 +21,11 @@ class Compiled:
         self.kind, self.tags, self.program = kind, tags, program
 
 
-def compile_expression(kind: str, expression: str) -> Compiled:
-    """Compile the expression of a pop. A kind without text is TAG. An expression that stock refuses becomes COLD."""
+def compiling(kind: str, expression: str) -> Steps[Compiled]:
+    """Compile the expression of a pop, in steps of a few milliseconds. A kind without text is TAG.
+
+    An expression that stock refuses becomes COLD.
+    """
     try:
         found = build_subscription("", expression, kind or None)
         if found.is_all:
@@ -32,9 +36,10 @@ def compile_expression(kind: str, expression: str) -> Compiled:
             expression = "TAGS IN ({})".format(", ".join(_quoted(tag) for tag in sorted(found.tags_set)))
         elif not found.is_sql:
             return Compiled(lib.RMQ_SUBSCRIPTION_COLD)
-        from ringmq.filters.compiler import compile_filter  # here: its parser takes 70 ms to build
+        from ringmq.filters import compiler  # here: its parser takes 70 ms to build
 
-        return Compiled(lib.RMQ_SUBSCRIPTION_FILTER, program=compile_filter(expression).encode())
+        program = yield from compiler.compiling(expression)
+        return Compiled(lib.RMQ_SUBSCRIPTION_FILTER, program=program.encode())
     except (BadSubscription, FilterError):
         return Compiled(lib.RMQ_SUBSCRIPTION_COLD)
 
@@ -59,9 +64,8 @@ class Filters:
         lib.rmq_pop_filters_close(self.native)
         self.native = ffi.NULL
 
-    def put(self, kind: str, expression: str) -> None:
-        """Compile an expression that C has not found. Raises OSError without memory."""
-        found = compile_expression(kind, expression)
+    def put(self, kind: str, expression: str, found: Compiled) -> None:
+        """Keep an expression that C has not found. Raises OSError without memory."""
         wanted = ffi.new("struct rmq_subscription_copy *", {"kind": found.kind, "tag_count": len(found.tags)})
         wanted.tags[0 : len(found.tags)] = found.tags
         text = kind.encode("utf-8", "replace") + b"\0" + expression.encode("utf-8", "replace")

@@ -17,6 +17,7 @@ from ringmq.ipc.plain_requests import Record, text_at
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.batch_acks import checked_flag, read_batch_ack
+from ringmq.pop.filter_queue import Expression, FilterQueue, Found
 from ringmq.pop.filters import Filters
 from ringmq.pop.native_desk import TABLES, NativeDesk
 from ringmq.pop.questions import PopAsk, PopAsks
@@ -56,7 +57,7 @@ class PopRequests:
         control: PopAsks, outbox: Outbox, replies: ReplyQueues, cause: Callable[[], str | None],
         serving: Serving, config_version: Callable[[], int],
     ) -> None:  # fmt: skip
-        self._plane, self._desk, self._names, self._filters, self._config = plane, desk, names, filters, config
+        self._plane, self._desk, self._names, self._config = plane, desk, names, config
         self._control, self._outbox, self._replies, self._cause = control, outbox, replies, cause
         self._serving, self._config_version = serving, config_version
         self._reader_of: Callable[[int, int], int | None] = lambda role, generation: None
@@ -65,6 +66,7 @@ class PopRequests:
         """Requests for whose answers there was no room."""
         self._asking: dict[PopAsk, list[_Later]] = {}
         """Requests of groups that control is making, or has to have on disk."""
+        self._compiling: FilterQueue[_Later] = FilterQueue(filters)
         self._saved: PopAsk | None = None
         """The question that control has answered, while the requests that have asked it are served."""
 
@@ -76,18 +78,14 @@ class PopRequests:
         if self._later:
             return 0, []
         self._begin(now_ms)
-        taken, slow, made = 0, list[Request](), 0
-        while taken < room and made < TRIES:
+        taken, slow = 0, list[Request]()
+        while taken < room:
             why, count = self._desk.turn(batch := min(BATCH, room - taken))
             taken += count
             if why == lib.RMQ_POP_SLOW:
                 slow += self._slow()
-            elif why in _MISSING:
-                made += 1
-                if why == lib.RMQ_POP_NEEDS_WINDOWS or self._make(why) is not None:
-                    break  # the request waits, or is refused, when it is taken alone
             elif why != lib.RMQ_POP_SERVED or count < batch:
-                break
+                break  # a request that lacks something waits for it when it is taken alone
         return taken, slow
 
     def on_request(self, request: Request) -> Answer:
@@ -111,18 +109,19 @@ class PopRequests:
     @property
     def is_idle(self) -> bool:
         """See HostedService."""
-        return not self._later and not self._asking
+        return not self._later and not self._asking and not self._compiling
 
     def turn(self, now_ms: int) -> bool:
         """See HostedService."""
         self._now_ms = now_ms
-        if not self._later:
+        if not self._later and not self._compiling:
             return False
         self._begin(now_ms)
+        self._on_compiled(self._compiling.turn())
         waiting, self._later = self._later, deque()
         for one in waiting:
             self._serve_again(one)
-        return len(self._later) < len(waiting)
+        return len(self._later) < len(waiting) or bool(self._compiling)
 
     def save_if_due(self, now_ms: int) -> None:
         """See HostedService. The windows are saved elsewhere."""
@@ -130,7 +129,7 @@ class PopRequests:
     def close(self) -> None:
         """See HostedService."""
         remark = "service not available now: the broker is shutting down, try again"
-        waiting = [*self._later, *(one for asking in self._asking.values() for one in asking)]
+        waiting = [*self._later, *(one for asking in self._asking.values() for one in asking), *self._compiling.clear()]
         self._later.clear()
         self._asking.clear()
         for one in waiting:
@@ -171,9 +170,11 @@ class PopRequests:
             why = self._desk.serve(one.request, role, one.record)
             if why not in _MISSING:
                 break
-            if why == lib.RMQ_POP_NEEDS_WINDOWS and (asked := self._needed()) != self._saved:
+            if why == lib.RMQ_POP_NEEDS_FILTER:
+                return self._compile(one)
+            if (asked := self._needed()) != self._saved:
                 return self._ask(asked, one)
-            if (error := self._make(why)) is not None:
+            if (error := self._make_windows()) is not None:
                 self._desk.count(Counter.BOUND, int(error.limit is not None))
                 return one.request.reply(error.code, str(error), zero_fields(one.request.command.code))
         if why == lib.RMQ_POP_SERVED:
@@ -221,22 +222,38 @@ class PopRequests:
 
     # ---- what is missing ----
 
-    def _make(self, why: int) -> RequestError | None:
-        """Make what the row needs. Returns the reason why it cannot be made."""
+    def _make_windows(self) -> RequestError | None:
+        """Make the windows that the row needs. Returns the reason why they cannot be made."""
         d = self._desk.struct
         try:
-            if why == lib.RMQ_POP_NEEDS_WINDOWS:
-                from_min = d.row.pop.init_mode == lib.RMQ_POP_INIT_MIN
-                self._names.make_all(int(d.wanted_group), int(d.wanted_topic), from_min=from_min)
-            else:
-                fields = d.row.pop
-                texts = bytes(ffi.buffer(d.row.text, fields.head.text_bytes))
-                self._filters.put(text_at(fields.expression_type, texts), text_at(fields.expression, texts))
+            from_min = d.row.pop.init_mode == lib.RMQ_POP_INIT_MIN
+            self._names.make_all(int(d.wanted_group), int(d.wanted_topic), from_min=from_min)
         except RequestError as error:
             return error
         except (OSError, ConfigFileError) as error:
             return RequestError(f"POP cannot begin: {error}", field="consumerGroup", code=ResponseCode.SYSTEM_ERROR)
         return None
+
+    def _compile(self, one: _Later) -> Answer:
+        """Have the expression of the row compiled."""
+        request = one.request
+        if self._compiling.is_full:
+            remark = f"{len(self._compiling)} pops wait for their expressions to be compiled, try again"
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark, zero_fields(request.command.code))
+        row = self._desk.struct.row
+        texts = bytes(ffi.buffer(row.text, row.pop.head.text_bytes))
+        expression = Expression(text_at(row.pop.expression_type, texts), text_at(row.pop.expression, texts))
+        self._compiling.add(expression, one)
+        return Wait()
+
+    def _on_compiled(self, found: Found[_Later]) -> None:
+        for one in found.requests:
+            if found.error is None:
+                self._serve_again(one)
+                continue
+            request, remark = one.request, f"POP cannot begin: {found.error}"
+            reply = request.reply(ResponseCode.SYSTEM_ERROR, remark, zero_fields(request.command.code))
+            self._outbox.reply(request, reply)
 
     def _needed(self) -> PopAsk:
         """The group and topic of the row's windows, to be saved first. A start that does not know them ends the

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desk_stage import Stage, receipts
+from desk_stage import ACK, POP, Stage, receipts
 
+from ringmq.broker.requests.turns import finish
 from ringmq.native import lib
-from ringmq.pop.filters import Filters, compile_expression
+from ringmq.pop.filters import Compiled, Filters, compiling
 
 
 @pytest.fixture
@@ -64,10 +65,63 @@ def test_an_expression_is_compiled_once(stage: Stage) -> None:
     assert len(stage.desk._filters) == 2
 
 
+LONG = " OR ".join(f"n = {number}" for number in range(300, 700)) + " OR n = 3"
+"""A condition whose compilation takes several steps."""
+
+
+def put_pop(stage: Stage, expression: str) -> int:
+    asked = {
+        "consumerGroup": "G", "topic": "T", "queueId": -1, "maxMsgNums": 1, "invisibleTime": 60_000, "pollTime": 0,
+        "bornTime": 0, "initMode": 0, "expType": "SQL92", "exp": expression,
+    }  # fmt: skip
+    return stage.put(POP, asked)
+
+
+def test_other_requests_are_served_while_an_expression_is_compiled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringmq.pop.filter_queue.SLICE_MS", 0)  # a turn for each step
+    (receipt,) = receipts(stage.pop(maxMsgNums=1))
+    waiting = [put_pop(stage, LONG), put_pop(stage, LONG)]
+    assert stage.desk.turn(stage.now_ms + 1), "it goes on at once"
+    assert stage.verdict() is None and not stage.desk.is_idle
+    parts = receipt.split(" ")
+    fields = {"consumerGroup": "G", "topic": "T", "queueId": parts[6], "extraInfo": receipt, "offset": parts[7]}
+    ack = stage.put(ACK, fields)
+    assert stage.desk.turn(stage.now_ms + 2)
+    answer = stage.verdict()
+    assert answer is not None and (answer.verdict.pending, answer.code) == (ack, 0)
+    assert stage.verdict() is None
+    stage.turn()
+    answers = [stage.verdict() for _ in waiting]
+    assert [(one.verdict.pending, one.code) for one in answers if one] == [(waiting[0], 0), (waiting[1], 210)]
+    assert stage.desk.is_idle and len(stage.desk._filters) == 1
+
+
+def test_pops_that_wait_for_expressions_are_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.pop.filter_queue.SLICE_MS", 0)
+    monkeypatch.setattr("ringmq.pop.filter_queue.WAITING_MAX", 1)
+    put_pop(stage, LONG)
+    refused = put_pop(stage, "n = 4")
+    stage.desk.turn(stage.now_ms + 1)
+    answer = stage.verdict()
+    assert answer is not None and (answer.verdict.pending, answer.code) == (refused, 2)
+
+
+def test_a_stop_answers_a_pop_that_waits_for_its_expression(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.pop.filter_queue.SLICE_MS", 0)
+    put_pop(stage, LONG)
+    stage.desk.turn(stage.now_ms + 1)
+    stage.desk._requests.close()
+    stage.turn()
+    answer = stage.verdict()
+    assert answer is not None and answer.code == 14
+
+
 def test_a_full_table_begins_anew() -> None:
     filters = Filters()
     for number in range(lib.RMQ_POP_FILTERS_MAX + 1):
-        filters.put("TAG", f"t{number}")
+        filters.put("TAG", f"t{number}", Compiled(lib.RMQ_SUBSCRIPTION_TAGS, (number,)))
     assert len(filters) == 1
     filters.close()
 
@@ -89,4 +143,4 @@ def test_a_filter_is_found_by_type_and_text(stage: Stage) -> None:
     ],
 )  # fmt: skip
 def test_kinds_of_expressions(kind: str, expression: str, wanted: int) -> None:
-    assert compile_expression(kind, expression).kind == wanted
+    assert finish(compiling(kind, expression)).kind == wanted
