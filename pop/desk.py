@@ -57,6 +57,10 @@ class Memory(Protocol):
     def layout(self) -> Any:
         """struct rmq_pop_layout"""
 
+    @property
+    def header(self) -> Any:
+        """struct rmq_pop_header"""
+
 
 class Desk(Part):
     """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, PEEK and POLLING_INFO. `rings`: see Serving. `config_version`: of
@@ -79,7 +83,7 @@ class Desk(Part):
         broker_name = config().broker_name
         self.native = NativeDesk(
             plane, role, inbox, windows, self.windows, self._filters, self._reader, broker_name,
-            int(memory.layout.entries_max), random.getrandbits(64),
+            int(memory.layout.entries_max), int(memory.header.marks_from), random.getrandbits(64),
         )  # fmt: skip
         self.serving = Serving(plane, role, inbox.answerer, rings, self.native.serve_waiting)
         outbox, replies = Outbox(), ReplyQueues(plane.readers, inbox)

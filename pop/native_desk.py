@@ -32,11 +32,11 @@ BROKER_BYTES_MAX: int = lib.RMQ_POP_NAME_BYTES_MAX
 
 
 class NativeDesk:
-    """Owns the struct and what it points to. `seed`: of the choice of queues, not 0."""
+    """Owns the struct and what it points to. `marks_from`: of the memory's header. `seed`: of the choice of queues."""
 
     def __init__(
         self, plane: Plane, role: int, inbox: Inbox, windows: Any, names: WindowNames, filters: Filters,
-        reader: QueueReader, broker_name: str, entries_max: int, seed: int,
+        reader: QueueReader, broker_name: str, entries_max: int, marks_from: int, seed: int,
     ) -> None:  # fmt: skip
         self.struct = d = ffi.new("struct rmq_pop_desk *")
         self._given = lib.rmq_pop_given_open()
@@ -54,7 +54,7 @@ class NativeDesk:
             raise ValueError(f"brokerName has {len(broker)} bytes, receipts hold {BROKER_BYTES_MAX}")
         d.broker_bytes, d.broker[0 : len(broker)] = len(broker), list(broker)
         d.entries_max, d.share_max = entries_max, max(entries_max // SHARE_OF_ENTRIES, SHARE_MIN)
-        d.random = seed or 1
+        d.marks_from, d.random = marks_from, seed or 1
         self._taken = ffi.new("uint32_t *")
         self._config: BrokerConfig | None = None
         """The configuration that the struct has."""

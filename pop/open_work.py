@@ -72,6 +72,7 @@ def _check(look: StoreLook, memory: PopMemory) -> bool:
         names.close()
     memory.touch_header()
     memory.header.start_id = int(look.plane.watermarks.start_id)
+    memory.header.marks_from = min(int(memory.header.marks_from), look.log_end)  # the log may have been cut since
     if not is_whole:
         memory.save_whole()  # `write` may not give an offset anew that the image has as done
     return has_entries

@@ -116,6 +116,7 @@ class StageMemory:
         self.layout = lib.rmq_pop_layout_of(WINDOWS_MAX, entries_max)
         self._map = mmap.mmap(-1, int(self.layout.mapped_bytes))
         self.base = ffi.from_buffer("uint8_t *", self._map, require_writable=True)
+        self.header = ffi.cast("struct rmq_pop_header *", self.base)
         self.pages = lib.rmq_pop_pages_open(self.base, self.layout, -1)
 
     def windows(self) -> Any:

@@ -134,6 +134,18 @@ def test_only_withdrawn_copies_make_an_empty_answer(stage: Stage) -> None:
     assert stage.desk.windows.native(retry).next_offset == 1
 
 
+def test_a_mark_of_before_the_ids_began_again_withdraws_nothing(stage: Stage) -> None:
+    """Another window has its id now. The copy must come, whatever was acknowledged there."""
+    stage.send("T", 1)
+    (receipt,) = receipts(stage.pop())
+    copy(stage, receipt)
+    stage.ack(receipt)
+    stage.memory.header.marks_from = stage.kit.marks.append_offset
+    stage.restart()
+    assert stage.pop().fields["msgOffsetInfo"] == "1 0 0"
+    assert stage.desk.native.counted(Counter.PASSED_OVER) == 0
+
+
 def test_the_actual_topic_if_the_broker_says_so(stage: Stage) -> None:
     stage.send("T", 1)
     (receipt,) = receipts(stage.pop())

@@ -289,6 +289,13 @@ def test_ids_begin_again_when_few_are_left(broker: Broker, monkeypatch: pytest.M
     last.pop("T", [6])
     assert [number for number, *_ in last.names.all()] == [1]
     last.die()
+    monkeypatch.setattr(open_work, "FEW_IDS", 0)
+    cut_power(broker.root)
+    del broker.log[9000:]
+    broker.starts()
+    behind_cut = Worker(broker)
+    assert int(behind_cut.memory.header.marks_from) == 9000, "marks that come there count again"
+    behind_cut.die()
 
 
 def test_a_power_cut_reserves_ids_for_the_worker(broker: Broker) -> None:

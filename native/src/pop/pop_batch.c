@@ -127,10 +127,11 @@ static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_pic
     return why;
 }
 
-static uint64_t mark_of(const struct rmq_pop_message *m)
+/* 0: the message is no copy, or its mark names a window of before the ids began again. */
+static uint64_t mark_of(const struct rmq_pop_desk *d, const struct rmq_pop_message *m)
 {
     struct rmq_record_view view;
-    if (!m->is_held || rmq_record_parse(m->held.at, m->size, 0, &view) != RMQ_RECORD_OK)
+    if (!m->is_held || m->position < d->marks_from || rmq_record_parse(m->held.at, m->size, 0, &view) != RMQ_RECORD_OK)
         return 0;
     uint64_t mark = (uint64_t)view.prepared_transaction_offset;
     return rmq_mark_range(mark) == RMQ_ROLE_POP ? mark : 0;
@@ -139,7 +140,7 @@ static uint64_t mark_of(const struct rmq_pop_message *m)
 /* 0: the message of the copy was acknowledged late. */
 static int may_give(struct rmq_pop_desk *d, struct rmq_pop_message *m)
 {
-    m->mark = mark_of(m);
+    m->mark = mark_of(d, m);
     if (!m->mark || rmq_pop_take_copy(d->windows, (uint32_t)rmq_mark_lane(m->mark), (int64_t)rmq_mark_offset(m->mark)))
         return 1;
     rmq_pop_count(d, RMQ_POP_COUNT_PASSED_OVER, 1);

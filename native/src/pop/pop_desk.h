@@ -85,6 +85,7 @@ struct rmq_pop_desk {
     uint8_t *payload, *texts;        /* room_bytes each */
     uint32_t room_bytes;             /* of an answer's payload */
     uint32_t answerer, role;
+    uint64_t marks_from;             /* of the memory's header: marks of copies below name other windows */
     uint32_t broker_bytes;
     uint8_t broker[RMQ_POP_NAME_BYTES_MAX + 1]; /* its name in receipts */
     /* set before each call */
