@@ -16,6 +16,20 @@ HEADER_BYTES, RETRY_BYTES = 5120, 512
 _MASK = (1 << 64) - 1
 
 
+TOO_LATE_MS, OWN_DELAY_MS = 500, 3000
+
+
+def is_too_late(
+    born_ms: int, poll_ms: int, now_ms: int, *, delay_ms: int = 0, has_waited: bool = False,
+    is_before_start: bool = False,
+) -> bool:  # fmt: skip
+    """True if the client of a pop waits no longer. `delay_ms`: since the request was received. `has_waited`: for
+    something that was made for it. `is_before_start`: it was received before the process began."""
+    own_ms = min(delay_ms, OWN_DELAY_MS) if has_waited or is_before_start else 0
+    last_ms = born_ms + poll_ms
+    return born_ms != 0 and -(1 << 63) <= last_ms < 1 << 63 and now_ms - own_ms - TOO_LATE_MS > last_ms
+
+
 def next_random(state: int) -> int:
     """xorshift64. The choice of an answer is the state modulo 100."""
     state ^= state << 13 & _MASK

@@ -71,6 +71,7 @@ class NativeDesk:
         d = self.struct
         d.share_group = 0
         d.now_ms, d.now_ns = time.time_ns() // 1_000_000, time.monotonic_ns()
+        d.began_ns = d.began_ns or d.now_ns
 
     def _set(self, config: BrokerConfig, *, stopped: bool) -> None:
         d, self._config = self.struct, config
@@ -96,13 +97,17 @@ class NativeDesk:
         """Sleep and serve plain asks (`ringmq.services.kit.serving`). Returns RMQ_SERVING_*."""
         return int(lib.rmq_pop_desk_serve(self.struct, serving, timeout_ms))
 
-    def serve(self, request: Request, role: int, record: Record) -> int:
-        """Serve one request that was decoded into a record of its table. Returns RMQ_POP_*."""
+    def serve(self, request: Request, role: int, record: Record, *, has_waited: bool = False) -> int:
+        """Serve one request that was decoded into a record of its table. Returns RMQ_POP_*.
+
+        `has_waited`: for something that the broker has made for it.
+        """
         row, code = self.struct.row, request.command.code
         fill_plain_request(request, role, row.ask, row.asked)
         fields = row.pop if code == RequestCode.POP_MESSAGE else row.ack
         ffi.memmove(ffi.addressof(fields), record.data, len(record.data))
         ffi.memmove(row.text, record.text, len(record.text))
+        row.has_waited = has_waited
         why = int(lib.rmq_pop_serve(self.struct, code))
         lib.rmq_pop_desk_wake(self.struct)
         return why

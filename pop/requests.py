@@ -39,10 +39,14 @@ ORDERLY: int = lib.RMQ_POP_ORDERLY
 
 
 class _Later(NamedTuple):
-    """A request that is served again in a later turn."""
+    """A request that is served again in a later turn.
+
+    `has_waited`: for a group, a window or a filter. It is not late for that.
+    """
 
     request: Request
     record: Record
+    has_waited: bool = False
 
 
 class PopRequests:
@@ -167,9 +171,10 @@ class PopRequests:
     def _serve(self, one: _Later) -> Answer:
         role = self._replies.role_of(one.request.connection.reader)
         for _ in range(TRIES):
-            why = self._desk.serve(one.request, role, one.record)
+            why = self._desk.serve(one.request, role, one.record, has_waited=one.has_waited)
             if why not in _MISSING:
                 break
+            one = one._replace(has_waited=True)
             if why == lib.RMQ_POP_NEEDS_FILTER:
                 return self._compile(one)
             if (asked := self._needed()) != self._saved:
@@ -180,10 +185,10 @@ class PopRequests:
         if why == lib.RMQ_POP_SERVED:
             return Wait()  # C has put the answer
         if why in _MISSING or why == lib.RMQ_POP_NO_ROOM:
-            self._later.append(one)
+            self._later.append(one._replace(has_waited=why in _MISSING))  # its client may not read
             return Wait()
         if why == lib.RMQ_POP_NO_GROUP and self._config().auto_create_subscription_group:
-            return self._ask(PopAsk(self._asked(one.request).group), one)
+            return self._ask(PopAsk(self._asked(one.request).group), one._replace(has_waited=True))
         return self._refuse(one.request, why)
 
     def _serve_again(self, one: _Later) -> None:

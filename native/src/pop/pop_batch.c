@@ -8,6 +8,7 @@
 #include "pop/pop_records.h"
 
 #define TOO_LATE_MS 500
+#define OWN_DELAY_MS 3000        /* the time for which clients of RocketMQ wait for an answer by default */
 #define INFO_BYTES_MAX 2048u     /* of one info string of 32 messages */
 #define HEADER_BYTES_MAX 5120u   /* of an answer */
 #define RECEIPT_BYTES_MAX 512u
@@ -64,11 +65,24 @@ static uint32_t find_topic(struct rmq_pop_desk *d, struct asked *a)
     return settings & RMQ_GROUP_CONSUME_ENABLE ? RMQ_POP_SERVED : RMQ_POP_GROUP_DISABLED;
 }
 
+/* A client that waits no longer gets no messages. The start of this process, and what it makes for a request, are no fault of the
+ * client: such a request is judged by the time at which it came, as long as a client waits for any answer. */
+static int is_too_late(const struct rmq_pop_desk *d, const struct rmq_pop_row *row)
+{
+    int64_t last_ms, received_ns = (int64_t)row->ask.received_mono_ns, own_ms = 0;
+    if (received_ns && (row->has_waited || received_ns < d->began_ns))
+        own_ms = (d->now_ns - received_ns) / 1000000;
+    if (own_ms > OWN_DELAY_MS)
+        own_ms = OWN_DELAY_MS;
+    /* a time beyond all is never late */
+    return row->pop.born_ms && !__builtin_add_overflow(row->pop.born_ms, row->pop.poll_ms, &last_ms) &&
+           d->now_ms - own_ms - TOO_LATE_MS > last_ms;
+}
+
 static uint32_t check(struct rmq_pop_desk *d, struct asked *a)
 {
     const struct rmq_pop_fields *f = a->fields;
-    int64_t last_ms; /* a time beyond all is never late */
-    if (f->born_ms && !__builtin_add_overflow(f->born_ms, f->poll_ms, &last_ms) && d->now_ms - TOO_LATE_MS > last_ms)
+    if (is_too_late(d, &d->row))
         return RMQ_POP_TOO_LATE;
     if (!(d->settings & RMQ_POP_READABLE))
         return RMQ_POP_BROKER_UNREADABLE;

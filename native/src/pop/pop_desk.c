@@ -50,6 +50,7 @@ static uint32_t serve_plain(struct rmq_pop_desk *d, const struct rmq_inbox_recor
         return RMQ_POP_ODD;
     int32_t code = code_of(record);
     d->row.ask = *record;
+    d->row.has_waited = 0;
     if (code == RMQ_CODE_POP_BATCH_ACK)
         return rmq_pop_serve_batch_ack(d, record);
     if (code != RMQ_CODE_POP && code != RMQ_CODE_POP_ACK && code != RMQ_CODE_POP_CHANGE)

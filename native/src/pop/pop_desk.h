@@ -26,7 +26,7 @@
 #define RMQ_POP_NEEDS_FILTER 4       /* for the expression of the row */
 #define RMQ_POP_SLOW 5               /* of a turn: the row is served, and waited so long that a log line is due */
 /* From here on the row is refused. */
-#define RMQ_POP_TOO_LATE 16          /* more than half a second beyond its poll time */
+#define RMQ_POP_TOO_LATE 16          /* more than half a second beyond its poll time, without our own delays */
 #define RMQ_POP_BROKER_UNREADABLE 17
 #define RMQ_POP_TOO_MANY 18          /* more than RMQ_POP_MESSAGES_MAX messages are wanted */
 #define RMQ_POP_NO_TOPIC 19
@@ -69,6 +69,7 @@ struct rmq_pop_row {
     struct rmq_plain_asked asked;
     struct rmq_pop_fields pop;
     struct rmq_pop_ack_fields ack;   /* of ACK and CHANGE */
+    uint32_t has_waited;             /* Python's: for a window, a filter or a group */
     uint8_t text[RMQ_POP_TEXT_BYTES_MAX];
 };
 
@@ -88,6 +89,7 @@ struct rmq_pop_desk {
     uint64_t marks_from;             /* of the memory's header: marks of copies below name other windows */
     uint32_t broker_bytes;
     uint8_t broker[RMQ_POP_NAME_BYTES_MAX + 1]; /* its name in receipts */
+    int64_t began_ns;                /* monotonic: requests that came before have waited for this process to start; 0 = not yet */
     /* set before each call */
     int64_t now_ms, now_ns;          /* wall clock; monotonic */
     int64_t slow_after_ns;           /* a request that has waited longer is slow; 0: none is */
