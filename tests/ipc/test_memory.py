@@ -77,6 +77,17 @@ def test_private_pages_and_segments_are_counted_and_files_are_not(
     assert memory_use([1, 2, 3], "ringmq-7", tmp_path) == MemoryUse(128 * 1024, written)
 
 
+def test_a_segment_that_outlives_the_plane_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """POP's memory has a name of its own. That of another store does not count."""
+    monkeypatch.setattr(segment, "SHM_DIR", tmp_path)
+    lasting = tmp_path / "ringmq-pop-803-7-00000000000000aa"
+    lasting.write_bytes(b"x" * 65_536)
+    for other in ("ringmq-pop-803-70-00000000000000aa", "ringmq-pop-803-8-00000000000000aa"):
+        (tmp_path / other).write_bytes(b"x" * 65_536)
+    for name in ("ringmq-803-7-0123456789abcdef01234567", "ringmq-803-7"):
+        assert MemorySampler(name, tmp_path).sample([], 0).shared == lasting.stat().st_blocks * 512 > 0
+
+
 def test_a_page_of_several_processes_counts_once(tmp_path: Path) -> None:
     for pid in (1, 2, 3, 4):
         make_process(tmp_path, pid, resident_kib=400, swapped_kib=80, sharers=4)
