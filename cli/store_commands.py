@@ -6,7 +6,7 @@ Beside a running broker the confirm offset of its watermark page bounds every re
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ add_commands(store, "store")
 @click.option("--salvage", metavar="NAME", help="Decode the records of this salvage file.")
 @click.option("--from", "from_offset", type=int, default=0, help="First offset, of the log or of the queue.")
 @click.option("--to", "to_offset", type=int, default=(1 << 62), show_default="end", help="Log offset to stop at.")
-@click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="At most this many records.")
+@click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="Most records, or windows.")
 @click.option("--topic", help="Only this topic; with --records its queue --queue by queue offset.")
 @click.option("--queue", "queue_id", type=int, default=0, show_default=True, help="Queue id for --records --topic.")
 def inspect(
@@ -67,6 +67,9 @@ def inspect(
         "index_files": _index_rows(found),
         "salvage_files": look.salvage_files(found),
     }
+    for guest_table in _guest_tables(found, topic, limit):
+        facts[f"{guest_table.name}_total"] = guest_table.total
+        tables[guest_table.name] = guest_table.rows
     if output == "json":
         print_json({**facts, **tables})
         return
@@ -114,6 +117,22 @@ def _index_rows(found: Any) -> list[dict[str, Any]]:
     except StoreLoadError as error:
         say(f"index files are left out: {error}", err=True)
         return []
+
+
+def _guest_tables(found: Any, topic: str | None, limit: int) -> Iterator[Any]:
+    """Of `ringmq.ipc.guests.Table`."""
+    from ringmq.ipc.guests import parts
+
+    for inspect_guest in parts("inspect"):
+        try:
+            table = inspect_guest(found, topic, limit)
+        except PermissionError:
+            raise
+        except OSError as error:
+            say(f"a table is left out: {error}", err=True)
+            continue
+        if table is not None:
+            yield table
 
 
 def _print_records(output: str, rows: Iterable[dict[str, Any]]) -> None:

@@ -79,6 +79,15 @@ class Admission(NamedTuple):
     """(BrokerConfig, `ringmq.ipc.admission.TopicId`) -> rules. Control calls it after each change of either."""
 
 
+class Table(NamedTuple):
+    """A table of a guest in the output of `ringmq store inspect`."""
+
+    name: str
+    rows: list[dict[str, Any]]
+    total: int
+    """Rows that there are. Some of them may be left out."""
+
+
 class Guest(NamedTuple):
     """The row of a guest. A column that is empty names nothing."""
 
@@ -109,6 +118,9 @@ class Guest(NamedTuple):
     damage: str = ""
     """Function (MessageStore) -> pairs of place and fault: the guest's files that are not as they were written, in a
     store that no broker has open. The next start mends them. Raises OSError."""
+    inspect: str = ""
+    """Function (MessageStore, topic or None for all, most rows) -> `Table` or None: what the guest keeps in the store.
+    It changes nothing, and a broker may run. Raises OSError."""
     on_log_cut: str = ""
     """Function (store root, log offset) that a start calls before it cuts the log there. The guest's files forget what
     is true of the log behind it alone. Raises OSError."""

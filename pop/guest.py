@@ -12,6 +12,7 @@ GUEST = Guest(
     control_answers="ringmq.pop.on_slave:answers",
     store_entries=("pop",),
     damage="ringmq.pop.pop_damage:find_pop_damage",
+    inspect="ringmq.pop.window_table:windows_of",
     on_log_cut="ringmq.pop.log_cut:forget_behind",
     doctor="ringmq.pop.doctor:LOOK",
 )
