@@ -63,8 +63,8 @@ ELSEWHERE = {
 
 REPLICATION = ("receive-", "ha-")
 """Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
-NO_WORKER_YET = ("reader-poll",)
-"""Points that no worker of the product passes yet: tests/native/held_crash_cases.py."""
+NO_WORKER_YET = ("reader-poll", "pop-")
+"""Points that no load passes yet. Those of polls: tests/native/held_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
 AT_START = {"port-acknowledged": "delay", "port-claimed": "delay", "reader-started": "read-0"}
 

@@ -21,7 +21,7 @@ REPEATS = 4
 
 def points(*prefixes: str) -> list[str]:
     """Names of the crash points in the C sources."""
-    text = "".join(path.read_text() for path in sorted(SOURCES.rglob("*.c")))
+    text = "".join(path.read_text() for path in sorted(SOURCES.rglob("*.[ch]")))
     return sorted({name for name in re.findall(r'RMQ_CRASH\("([^"]+)"\)', text) if name.startswith(prefixes)})
 
 

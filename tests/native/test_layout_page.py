@@ -1,11 +1,12 @@
-"""The page at the head of layout.h names crash points, which it may not invent."""
+"""The pages at the heads of layout.h and of POP's memory name crash points, which they may not invent."""
 
 import re
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "native" / "src"
-NAMED_ALL = ("write-", "flush-", "port-", "receive-", "inbox-")
-"""Prefixes of the points between steps that the page tells one by one."""
+PAGES = ("plane/layout.h", "pop/pop_layout.h", "pop/pop_pages.h")
+NAMED_ALL = ("write-", "flush-", "port-", "receive-", "inbox-", "pop-")
+"""Prefixes of the points between steps that the pages tell one by one."""
 ELSEWHERE = {"flush-fault": "a store of one word, fault and errno together"}
 
 
@@ -16,9 +17,10 @@ def crash_points() -> set[str]:
 
 
 def page_points() -> set[str]:
-    """Names in square brackets on the page. Abbreviations begin with - or a point."""
-    page = (SOURCES / "plane/layout.h").read_text().partition("*/")[0].replace("\n *", " ")
-    names = (name for group in re.findall(r"\[([^]]*)\]", page) for name in re.split(r",\s+", group))
+    """Names in square brackets on the pages. Abbreviations begin with - or a point."""
+    pages = ((SOURCES / name).read_text().partition("*/")[0].replace("\n *", " ") for name in PAGES)
+    groups = (group for page in pages for group in re.findall(r"\[([^]]*)\]", page))
+    names = (name for group in groups for name in re.split(r"[,;]\s+", group))
     return {name for name in names if re.fullmatch(r"[a-z]+(-[a-z]+)+", name)}
 
 

@@ -78,7 +78,9 @@ uint32_t rmq_pop_entry_make(struct rmq_pop_windows *w, uint32_t place, const str
     e->revive_queue = give->revive_queue;
     e->attempts = 0;
     e->check = rmq_pop_entry_check(e);
+    RMQ_CRASH("pop-entry-filled");
     RMQ_POP_STORE(e->state, state);
+    RMQ_CRASH("pop-entry-published");
     rmq_pop_entry_link(w, entry, place, give->mono_ms + give->invisible_ms);
     return entry;
 }
@@ -172,6 +174,7 @@ void rmq_pop_entry_free(struct rmq_pop_windows *w, uint32_t entry)
     w->counts.entries--;
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->state, RMQ_POP_FREE);
+    RMQ_CRASH("pop-entry-freed");
     w->receipts.next[entry] = w->free_entry;
     w->free_entry = entry + 1;
     w->free_count++;
@@ -183,6 +186,7 @@ void rmq_pop_entry_turn(struct rmq_pop_windows *w, uint32_t entry, uint8_t state
     leave(w, entry);
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->state, state);
+    RMQ_CRASH("pop-entry-turned");
     enter(w, entry, rmq_pop_place_of(w, e), due_ms);
 }
 

@@ -6,15 +6,36 @@
  *
  * The memory is a header page, pages of windows, pages of entries (rmq_pop_layout says where). It holds no pointer and no
  * number of a plane, so it outlives both. One process writes it, the worker `pop`. A death between any two stores leaves it
- * usable:
+ * usable. [name] is the crash point (RMQ_CRASH) that stands there:
  *
- *   - An entry counts once its `state` is not FREE. All other fields are stored before. FREE is stored to give it up.
- *   - A pop publishes its entries, then moves `next_offset`. A start finds entries at or above `next_offset`: no consumer has got an
- *     answer with them. They are RETURNED then, and `next_offset` moves behind them.
- *   - An acknowledgement is one store to `acked`.
+ *   - A window counts once its `id` is stored [pop-window-filled, pop-window-made]. It ends by the store of 0 [pop-window-ended]; a
+ *     start frees entries without a window [pop-start-freed].
+ *   - An entry counts once its `state` is not FREE. All other fields are stored before [pop-entry-filled]. FREE is stored to give it
+ *     up [pop-entry-freed]. A change of the state is one store [pop-entry-turned].
+ *   - A pop publishes its entries [pop-entry-published], then moves `next_offset` [pop-next-offset], then notes its time
+ *     [pop-time-noted]. A start finds entries at or above `next_offset`: no consumer has got an answer with them. They are RETURNED
+ *     then [pop-start-returned], and `next_offset` moves behind them.
+ *   - An acknowledgement is one store to `acked` [pop-acked].
  *   - A message moves to a new entry when its invisible time changes, or when it is given again. The new entry is MOVING until the
- *     message is done in the old one. A start that finds it open in both leaves it to the old one, whose receipt the consumer has.
- *   - A late acknowledgement stores `acked`, then `copied`.
+ *     message is done in the old one [pop-move-old-done], and OPEN then [pop-changed, pop-given-again]. A start that finds it open in
+ *     both leaves it to the old one, whose receipt the consumer has [pop-start-move-done, pop-start-moved].
+ *   - A late acknowledgement stores `acked` [pop-acked], then `copied` [pop-copy-withdrawn]. If only the first is there, the copy
+ *     comes, because no consumer has an answer.
+ *   - A flushed copy stores `acked` of messages whose copies were popped [pop-flush-acked], then `copied` of the others
+ *     [pop-flush-copied]. A start reads marks again from `copies_from` on. It has REVIVED what was without open messages
+ *     [pop-start-revived].
+ *   - A message is done with its copy: `acked`, then `copied` is cleared [pop-seen-acked, pop-seen-copied; pop-record-gone,
+ *     pop-copy-gone]. With both bits it counts as withdrawn, and no copy comes.
+ *   - A copy that was not stored counts an attempt [pop-copy-attempted], then clears `copied` of a withdrawn message
+ *     [pop-copy-missed]. A start copies again what is open.
+ *   - A queue that was cut: its messages are done [pop-clamp-acked], they have no copies [pop-clamp-copied], and `next_offset` moves
+ *     last [pop-clamp-next-offset]. The next start cuts as long as it has not moved.
+ *   - A log that was cut: an entry is REVIVING [pop-cut-reviving] before its copies are forgotten [pop-cut-copied]. The cut is made
+ *     again by a start.
+ *   - A report of the consumer offset: `committed` [pop-offset-committed], then `reported_start` [pop-offset-reported]. It is made
+ *     again without the second.
+ *   - A damaged window ends alone [pop-start-window].
+ *   - Marks of pages: pop_pages.h.
  */
 #ifndef RMQ_POP_LAYOUT_H
 #define RMQ_POP_LAYOUT_H

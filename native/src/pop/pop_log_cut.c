@@ -10,7 +10,9 @@ uint32_t rmq_pop_forget_copies(struct rmq_pop_pages *pages, struct rmq_pop_layou
             continue;
         rmq_pop_touch(pages, e);
         __atomic_store_n(&e->state, RMQ_POP_REVIVING, __ATOMIC_RELEASE);
+        RMQ_CRASH("pop-cut-reviving");
         __atomic_store_n(&e->copied, e->copied & e->acked, __ATOMIC_RELEASE);
+        RMQ_CRASH("pop-cut-copied");
         count++;
     }
     return count;

@@ -25,6 +25,7 @@ int rmq_pop_pages_grow(struct rmq_pop_pages *p, uint64_t chunk)
     while (fallocate(p->segment, 0, (off_t)at, (off_t)bytes) < 0)
         if (errno != EINTR)
             return -errno;
+    RMQ_CRASH("pop-chunk-reserved");
     p->chunks[chunk] = 1;
     return 0;
 }
@@ -73,8 +74,10 @@ struct rmq_pop_pages *rmq_pop_pages_open(uint8_t *memory, struct rmq_pop_layout 
         return NULL;
     }
     for (uint64_t page = 0; page < p->page_count; page++) /* a predecessor may have died in a snapshot */
-        if (p->marks[page])
+        if (p->marks[page]) {
             p->marks[page] = RMQ_POP_PAGE_CHANGED | RMQ_POP_PAGE_UNSAVED;
+            RMQ_CRASH("pop-page-reopened");
+        }
     return p;
 }
 
@@ -130,6 +133,7 @@ uint32_t rmq_pop_pages_begin(struct rmq_pop_pages *p)
     p->broken = 0;
     for (uint64_t page = next_marked(p, 0, wanted); page < p->page_count; page = next_marked(p, page + 1, wanted)) {
         p->marks[page] = RMQ_POP_PAGE_WAITS | RMQ_POP_PAGE_UNSAVED;
+        RMQ_CRASH("pop-page-begun");
         p->waiting++;
     }
     return p->waiting;
@@ -156,6 +160,7 @@ void rmq_pop_pages_keep(struct rmq_pop_pages *p, uint64_t page)
 {
     struct rmq_pop_block *block = p->broken ? NULL : block_with_room(p);
     p->marks[page] &= (uint8_t)~RMQ_POP_PAGE_WAITS;
+    RMQ_CRASH("pop-page-kept");
     p->waiting--;
     if (!block) {
         p->broken = 1;
@@ -197,15 +202,19 @@ int rmq_pop_pages_is_broken(const struct rmq_pop_pages *p) { return p->broken; }
 void rmq_pop_pages_saved(struct rmq_pop_pages *p)
 {
     for (uint64_t page = next_marked(p, 0, RMQ_POP_PAGE_UNSAVED); page < p->page_count;
-         page = next_marked(p, page + 1, RMQ_POP_PAGE_UNSAVED))
+         page = next_marked(p, page + 1, RMQ_POP_PAGE_UNSAVED)) {
         p->marks[page] &= (uint8_t)~RMQ_POP_PAGE_UNSAVED;
+        RMQ_CRASH("pop-page-saved");
+    }
 }
 
 void rmq_pop_pages_give_up(struct rmq_pop_pages *p)
 {
     for (uint64_t page = next_marked(p, 0, RMQ_POP_PAGE_WAITS); page < p->page_count;
-         page = next_marked(p, page + 1, RMQ_POP_PAGE_WAITS))
+         page = next_marked(p, page + 1, RMQ_POP_PAGE_WAITS)) {
         p->marks[page] &= (uint8_t)~RMQ_POP_PAGE_WAITS;
+        RMQ_CRASH("pop-page-given-up");
+    }
     while (p->first) {
         struct rmq_pop_block *block = p->first;
         p->first = block->next;

@@ -4,17 +4,20 @@
  * since the last snapshot, some a turn. The owner calls `touch` before it changes a page: a page of the snapshot that still waits
  * is copied out first.
  *
- * The marks lie behind the memory in the same mapping, so they outlive the process, too. A page keeps UNSAVED until the snapshot
- * with it is on disk. A replacement takes such pages into its first snapshot.
+ * The marks lie behind the memory in the same mapping, so they outlive the process, too. A page is marked before it changes
+ * [pop-page-marked]. It keeps UNSAVED from the begin of a snapshot [pop-page-begun] until that is on disk [pop-page-saved], also
+ * when it is copied out [pop-page-kept] or the snapshot is given up [pop-page-given-up]. A replacement takes all marked pages into
+ * its first snapshot [pop-page-reopened].
  *
  * The segment is sparse. A store into a page for which the machine has no memory ends the process by SIGBUS, and even a read
  * takes memory. So memory is reserved in chunks: `reserve` comes before the first store into a window or an entry that was never
- * used, and nothing reads a chunk that is not there.
+ * used, and nothing reads a chunk that is not there. A start finds a chunk that was reserved and not used [pop-chunk-reserved].
  */
 #ifndef RMQ_POP_PAGES_H
 #define RMQ_POP_PAGES_H
 #include <stdint.h>
 
+#include "plane/plane.h" /* crash points of the test build */
 #include "pop/pop_layout.h"
 
 /* cdef-begin */
@@ -89,6 +92,7 @@ static inline void rmq_pop_touch(struct rmq_pop_pages *pages, const void *at)
     if (pages->marks[page] & RMQ_POP_PAGE_WAITS)
         rmq_pop_pages_keep(pages, page);
     pages->marks[page] |= RMQ_POP_PAGE_CHANGED;
+    RMQ_CRASH("pop-page-marked");
 }
 
 /* 1: the object at `at` may be read, because its chunk is there. A chunk that is not there holds zeros. */

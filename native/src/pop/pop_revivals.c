@@ -159,11 +159,15 @@ void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t 
     struct rmq_pop_entry *e = &w->entries[entry];
     struct rmq_pop_record *record = rmq_pop_record_of(w, entry);
     record->due_ms = mono_ms > record->due_ms ? mono_ms : record->due_ms;
-    if (!record->has_failed && e->attempts < UINT8_MAX)
+    if (!record->has_failed && e->attempts < UINT8_MAX) {
         e->attempts++;
+        RMQ_CRASH("pop-copy-attempted");
+    }
     record->has_failed = 1;
-    if (e->acked & e->copied & bit) /* it was withdrawn, and there is none */
+    if (e->acked & e->copied & bit) { /* it was withdrawn, and there is none */
         RMQ_POP_STORE(e->copied, e->copied & ~bit);
+        RMQ_CRASH("pop-copy-missed");
+    }
     settle(w, entry);
 }
 
@@ -176,7 +180,9 @@ void rmq_pop_copy_gone(struct rmq_pop_windows *w, uint32_t window_id, int64_t qu
     struct rmq_pop_entry *e = &w->entries[entry];
     uint64_t open = rmq_pop_open_bits(e);
     RMQ_POP_STORE(e->acked, e->acked | bit);
+    RMQ_CRASH("pop-record-gone");
     RMQ_POP_STORE(e->copied, e->copied & ~bit);
+    RMQ_CRASH("pop-copy-gone");
     rmq_pop_entry_changed(w, entry, open);
     settle(w, entry);
 }
@@ -191,7 +197,9 @@ static int flush_one(struct rmq_pop_windows *w, uint32_t number, uint64_t bits)
     record->seen &= ~bits;
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | seen);
+    RMQ_CRASH("pop-flush-acked");
     RMQ_POP_STORE(e->copied, e->copied | (bits & ~e->acked));
+    RMQ_CRASH("pop-flush-copied");
     rmq_pop_entry_changed(w, entry, open);
     return settle(w, entry);
 }
@@ -238,7 +246,9 @@ void rmq_pop_copy_seen(struct rmq_pop_windows *w, uint32_t window_id, int64_t qu
         return;
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | bit);
+    RMQ_CRASH("pop-seen-acked");
     RMQ_POP_STORE(e->copied, e->copied & ~bit);
+    RMQ_CRASH("pop-seen-copied");
     rmq_pop_entry_changed(w, entry, open);
 }
 

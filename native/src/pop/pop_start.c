@@ -80,6 +80,7 @@ static void read_windows(struct rmq_pop_windows *w, struct start *start)
             start->damaged_windows++;
             rmq_pop_touch(w->pages, window);
             RMQ_POP_STORE(window->id, 0);
+            RMQ_CRASH("pop-start-window");
             continue;
         }
         w->sides[place] = (struct rmq_pop_side){.low = window->next_offset, .floor = window->next_offset,
@@ -120,6 +121,7 @@ static void take_back(struct rmq_pop_windows *w, struct rmq_pop_entry *e, uint32
     if ((int64_t)e->base_offset >= w->windows[place].next_offset && e->state == RMQ_POP_OPEN) {
         rmq_pop_touch(w->pages, e);
         RMQ_POP_STORE(e->state, RMQ_POP_RETURNED);
+        RMQ_CRASH("pop-start-returned");
     }
     rmq_pop_skip_to(w, place, (int64_t)e->base_offset + 64 - __builtin_clzll(rmq_pop_open_bits(e) | e->copied));
 }
@@ -136,11 +138,13 @@ static int read_entry(struct rmq_pop_windows *w, struct start *start, uint32_t e
         start->damaged_entries += !is_whole;
         rmq_pop_touch(w->pages, e);
         RMQ_POP_STORE(e->state, RMQ_POP_FREE);
+        RMQ_CRASH("pop-start-freed");
         return 0;
     }
     if (!rmq_pop_open_bits(e) && e->state != RMQ_POP_REVIVED) {
         rmq_pop_touch(w->pages, e);
         RMQ_POP_STORE(e->state, RMQ_POP_REVIVED);
+        RMQ_CRASH("pop-start-revived");
     }
     take_back(w, e, place);
     start->has_moving |= e->state == RMQ_POP_MOVING;
@@ -198,8 +202,11 @@ static void end_move(struct rmq_pop_windows *w, uint32_t entry)
             old |= left & -left;
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | old);
-    if (open & ~old)
+    RMQ_CRASH("pop-start-move-done");
+    if (open & ~old) {
         RMQ_POP_STORE(e->state, RMQ_POP_OPEN);
+        RMQ_CRASH("pop-start-moved");
+    }
     rmq_pop_entry_changed(w, entry, open);
 }
 

@@ -50,7 +50,9 @@ int rmq_pop_window_make(struct rmq_pop_windows *w, uint32_t id, uint32_t queue_i
     window->unmarked_start = 0;
     window->last_pop_ms = 0;
     window->check = rmq_pop_window_check(&made);
+    RMQ_CRASH("pop-window-filled");
     RMQ_POP_STORE(window->id, id);
+    RMQ_CRASH("pop-window-made");
     w->sides[*place] = (struct rmq_pop_side){.low = next_offset, .floor = next_offset, .again = {RMQ_NONE, RMQ_NONE}};
     w->places[id] = *place + 1;
     w->counts.windows++;
@@ -70,6 +72,7 @@ uint32_t rmq_pop_window_drop(struct rmq_pop_windows *w, uint32_t place)
     uint32_t id = window->id, entries = w->sides[place].entries;
     rmq_pop_touch(w->pages, window);
     RMQ_POP_STORE(window->id, 0);
+    RMQ_CRASH("pop-window-ended");
     rmq_pop_entries_from(w, place, id, 0, free_one, NULL);
     w->places[id] = 0;
     w->spare_windows[w->spare_window_count++] = place;
@@ -133,6 +136,7 @@ void rmq_pop_skip_to(struct rmq_pop_windows *w, uint32_t place, int64_t next_off
         return;
     rmq_pop_touch(w->pages, window);
     RMQ_POP_STORE(window->next_offset, next_offset);
+    RMQ_CRASH("pop-next-offset");
 }
 
 /* A death between the two stores leaves a table that has the offset, or one that is told of it again. */
@@ -140,7 +144,9 @@ void rmq_pop_set_committed(struct rmq_pop_windows *w, uint32_t place, int64_t co
 {
     rmq_pop_touch(w->pages, &w->windows[place]);
     RMQ_POP_STORE(w->windows[place].committed, committed);
+    RMQ_CRASH("pop-offset-committed");
     RMQ_POP_STORE(w->windows[place].reported_start, start_id);
+    RMQ_CRASH("pop-offset-reported");
 }
 
 void rmq_pop_set_unmarked(struct rmq_pop_windows *w, uint32_t place, uint64_t start_id)
@@ -213,6 +219,7 @@ static void note_pop(struct rmq_pop_windows *w, uint32_t place, const struct rmq
 {
     rmq_pop_touch(w->pages, &w->windows[place]);
     w->windows[place].last_pop_ms = give->pop_time_ms;
+    RMQ_CRASH("pop-time-noted");
 }
 
 int rmq_pop_window_give(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const int64_t *offsets, uint32_t count)
@@ -262,6 +269,7 @@ static void finish(struct rmq_pop_windows *w, uint32_t entry, uint64_t bits)
     uint64_t open = rmq_pop_open_bits(e);
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | bits);
+    RMQ_CRASH("pop-move-old-done");
     rmq_pop_entry_changed(w, entry, open);
 }
 
@@ -288,6 +296,7 @@ int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct r
             continue;
         rmq_pop_touch(w->pages, &w->entries[at - 1]);
         RMQ_POP_STORE(w->entries[at - 1].state, RMQ_POP_OPEN);
+        RMQ_CRASH("pop-given-again");
     }
     note_pop(w, place, give);
     return 0;
@@ -318,8 +327,11 @@ static uint32_t ack_one(struct rmq_pop_windows *w, uint32_t entry, int64_t offse
     uint64_t open = rmq_pop_open_bits(e), late = with_copies(w, entry, bits);
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | bits);
-    if (late & ~e->copied)
+    RMQ_CRASH("pop-acked");
+    if (late & ~e->copied) {
         RMQ_POP_STORE(e->copied, e->copied | late);
+        RMQ_CRASH("pop-copy-withdrawn");
+    }
     rmq_pop_entry_changed(w, entry, open);
     return (uint32_t)__builtin_popcountll(bits);
 }
@@ -355,6 +367,7 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
     finish(w, at - 1, rmq_pop_bit(&w->entries[at - 1], offset));
     rmq_pop_touch(w->pages, &w->entries[made]);
     RMQ_POP_STORE(w->entries[made].state, RMQ_POP_OPEN);
+    RMQ_CRASH("pop-changed");
     return RMQ_POP_DONE;
 }
 
@@ -387,7 +400,9 @@ static void clamp_one(struct rmq_pop_windows *w, uint32_t entry, void *with)
     clamp->dropped += (uint32_t)__builtin_popcountll(open & lost);
     rmq_pop_touch(w->pages, e);
     RMQ_POP_STORE(e->acked, e->acked | lost);
+    RMQ_CRASH("pop-clamp-acked");
     RMQ_POP_STORE(e->copied, e->copied & ~lost);
+    RMQ_CRASH("pop-clamp-copied");
     rmq_pop_entry_changed(w, entry, open);
     rmq_pop_copies_forget(w, entry, lost);
 }
@@ -402,6 +417,7 @@ uint32_t rmq_pop_clamp(struct rmq_pop_windows *w, uint32_t place, int64_t end_of
     rmq_pop_entries_from(w, place, window->id, end_offset, clamp_one, &clamp);
     rmq_pop_touch(w->pages, window);
     RMQ_POP_STORE(window->next_offset, end_offset);
+    RMQ_CRASH("pop-clamp-next-offset");
     if (w->sides[place].low > end_offset)
         w->sides[place].low = end_offset;
     return clamp.dropped;
