@@ -20,15 +20,22 @@ def no_notice() -> None:
 class WindowMemory:
     """Slots of windows and entries in `layout.bytes` of memory. No chunk of it is missing."""
 
+    segment = -1
+    """The descriptor of a segment, for rmq_pop_pages_open."""
+
     def __init__(self, windows_max: int, entries_max: int, data: bytes | None = None) -> None:
         self.layout = lib.rmq_pop_layout_of(windows_max, entries_max)
         self.windows_max, self.entries_max = windows_max, entries_max
-        self.bytes = ffi.new("uint8_t[]", self.layout.mapped_bytes)
+        self.bytes = self.allocate(int(self.layout.mapped_bytes))
         if data is not None:
             ffi.memmove(self.bytes, data, self.layout.bytes)
         self._windows = ffi.cast("struct rmq_pop_window *", self.bytes + self.layout.windows_at)
         self._entries = ffi.cast("struct rmq_pop_entry *", self.bytes + self.layout.entries_at)
         self.before_store: Callable[[], None] = no_notice
+
+    def allocate(self, size: int) -> Any:
+        """Zeroed memory."""
+        return ffi.new("uint8_t[]", size)
 
     def window(self, place: int) -> Any:
         """The window in a slot."""

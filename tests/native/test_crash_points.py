@@ -19,6 +19,7 @@ CASES = (
     Path(__file__).with_name("chain_crash_cases.py"),
     ROOT / "tests" / "ha" / "receiver_crash_cases.py",
     ROOT / "tests" / "services" / "republish_crash_cases.py",
+    ROOT / "tests" / "pop" / "window_crash_cases.py",
 )
 BUILD = ROOT / "build" / "crash"
 
@@ -39,7 +40,7 @@ def crash_build() -> Path:
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_at_any_crash_point() -> None:
-    """Every crash point of these roles and of ha is hit; the cases check what the next worker makes of it."""
+    """Every crash point of these roles, of ha and of pop is hit; the cases check what the next worker makes of it."""
     environment = {**os.environ, "RINGMQ_NATIVE": str(crash_build())}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, CASES)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=550, check=False)

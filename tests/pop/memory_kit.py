@@ -54,3 +54,12 @@ def content(memory: PopMemory) -> dict[int, tuple[int, int]]:
 def cut_power(root: Path) -> None:
     """The segment is gone, the files stay."""
     memory_module.remove_lasting(root)
+
+
+def forget_copies(entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The twin of rmq_pop_forget_copies, over (state, acked, copied)."""
+    rests = lib.RMQ_POP_REVIVING, lib.RMQ_POP_REVIVED
+    return [
+        (lib.RMQ_POP_REVIVING, acked, copied & acked) if state in rests else (state, acked, copied)
+        for state, acked, copied in entries
+    ]

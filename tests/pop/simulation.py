@@ -116,8 +116,8 @@ class World:
         self.random = random.Random(seed)
         self.now_ms, self.mono_ms, self.steps = START_MS, 1000, 0
         self.log = Log()
-        self.memory = WindowMemory(WINDOWS_MAX, self.entries_max)
-        self.twin = self.windows(self.memory, self.now_ms, self.mono_ms)
+        self.counts = dict.fromkeys(("deaths", "late", "withdrawn", "copies", "power cuts", "clamped"), 0)
+        self.open(self.new_memory(None))
         self.ids: dict[tuple[str, str], int] = {}
         self.names: dict[int, tuple[str, str]] = {}
         """Each id that was ever given, with group and queue."""
@@ -139,7 +139,22 @@ class World:
         self.resets: list[tuple[int, set[tuple[str, int]]]] = []
         """Steps of resets, and what comes again by them."""
         self.checked: dict[int, int] = {}
-        self.counts = dict.fromkeys(("deaths", "late", "withdrawn", "copies", "power cuts", "clamped"), 0)
+
+    # -- the memory ------------------------------------------------------------------------------------------
+
+    def new_memory(self, content: bytes | None) -> WindowMemory:
+        """Memory with a content, None: with no windows."""
+        return WindowMemory(WINDOWS_MAX, self.entries_max, content)
+
+    def survivor(self) -> WindowMemory:
+        """The memory that a dead worker leaves."""
+        return self.new_memory(self.memory.content())
+
+    def open(self, memory: WindowMemory) -> None:
+        """A worker reads the memory."""
+        self.memory = memory
+        self.twin = self.windows(memory, self.now_ms, self.mono_ms)
+        assert not self.twin.damaged
 
     # -- the broker ------------------------------------------------------------------------------------------
 
@@ -345,11 +360,9 @@ class World:
 
     faults = True
 
-    def start(self, content: bytes, copies_from: int) -> None:
+    def start(self, memory: WindowMemory, copies_from: int) -> None:
         """A worker starts. The main process has compared the windows with the ends of the queues."""
-        self.memory = WindowMemory(WINDOWS_MAX, self.entries_max, content)
-        self.twin = self.windows(self.memory, self.now_ms, self.mono_ms)
-        assert not self.twin.damaged
+        self.open(memory)
         self.ids = {self.names[window_id]: window_id for window_id in self.twin.places}
         self.clamp()
         self.read_marks(copies_from)
@@ -376,8 +389,7 @@ class World:
             if not request.end and self.random.random() < 0.5:
                 self.store_copy(request)
         self.requests = []
-        self.memory.before_store = lambda: None
-        self.start(self.memory.content(), self.copies_from)
+        self.start(self.survivor(), self.copies_from)
 
     def power_cut(self) -> None:
         """Everything dies. The snapshot on disk is what is left of the memory."""
@@ -390,7 +402,7 @@ class World:
         self.requests, self.pending, self.copies_from = [], self.disk, self.disk.copies_from
         self.table = {key: min(offset, len(self.queue(key[1]))) for key, offset in self.table.items()}
         self.held = [held for held in self.held if (held.group, held.message) not in self.free_to_return]
-        self.start(self.disk.content, self.disk.copies_from)
+        self.start(self.new_memory(self.disk.content), self.disk.copies_from)
         self.save_start()
 
     def save_start(self) -> None:

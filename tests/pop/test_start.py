@@ -19,7 +19,7 @@ from ringmq.pop import log_cut, open_work
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import Names, read_names
 from ringmq.pop.snapshots import Snapshots
-from tests.pop.memory_kit import content, cut_power, entry, open_memory, put, window
+from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, put, window
 
 CONFIG = BrokerConfig()
 
@@ -365,15 +365,6 @@ def test_an_entry_that_was_published_alone_is_cut_back(broker: Broker) -> None:
     again = Worker(broker)
     assert again.state() == (900, 880, 11)
     again.die()
-
-
-def forget_copies(entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The twin of rmq_pop_forget_copies, over (state, acked, copied)."""
-    rests = lib.RMQ_POP_REVIVING, lib.RMQ_POP_REVIVED
-    return [
-        (lib.RMQ_POP_REVIVING, acked, copied & acked) if state in rests else (state, acked, copied)
-        for state, acked, copied in entries
-    ]
 
 
 def test_a_cut_forgets_copies_as_its_twin_does(broker: Broker) -> None:

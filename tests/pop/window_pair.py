@@ -18,7 +18,8 @@ class NativeWindows:
 
     def __init__(self, memory: WindowMemory, now_ms: int, mono_ms: int) -> None:
         self.memory = memory
-        self.pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+        pages = lib.rmq_pop_pages_open(memory.bytes, memory.layout, memory.segment)
+        self.pages = ffi.gc(pages, lib.rmq_pop_pages_close)
         damaged = ffi.new("uint64_t *")
         opened = lib.rmq_pop_windows_open(self.pages, memory.layout, now_ms, mono_ms, damaged)
         self.native = ffi.gc(opened, lib.rmq_pop_windows_close)

@@ -1,0 +1,120 @@
+"""The worker `pop` dies between any two stores to its memory, and every promise is kept.
+
+tests/native/test_crash_points.py runs these cases with the build that has the crash points.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from crash_kit import in_child, points
+
+from ringmq.native import lib
+from ringmq.pop.entry_twin import Give
+from tests.pop.crash_world import SharedMemory, WindowsProcess, lives_at
+from tests.pop.memory_kit import forget_copies
+from tests.pop.simulation import DeathError
+
+POINTS = points("pop-")
+ELSEWHERE = {
+    "pop-cut-copied": "an ordered cut, below", "pop-cut-reviving": "an ordered cut, below",
+    "pop-start-window": "damage, below",
+}  # fmt: skip
+BEFORE = {
+    "pop-start-freed": ["pop-acked", "pop-window-ended"], "pop-start-move-done": ["pop-entry-published"],
+    "pop-start-moved": ["pop-move-old-done"], "pop-start-returned": ["pop-entry-published"],
+    "pop-start-revived": ["pop-flush-copied"],
+}  # fmt: skip
+"""Points of a start, and those at which the worker has died before."""
+SEEDS, STEPS, HITS = 60, 300, 6
+NOW_MS, MONO_MS, INVISIBLE_MS = 1_800_000_000_000, 1000, 60_000
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if point not in ELSEWHERE])
+def test_promises_hold_when_the_worker_dies_at_a_point(point: str) -> None:
+    """An acknowledged message is never seen again, none is lost, and none is with two consumers."""
+    hits = lives_at(point, BEFORE.get(point, POINTS), seeds=SEEDS, steps=STEPS, hits=HITS)
+    assert hits >= HITS, f"{point} was reached {hits} times"
+
+
+def test_the_exceptions_name_points_that_exist() -> None:
+    assert {*ELSEWHERE, *BEFORE, *(point for before in BEFORE.values() for point in before)} <= set(POINTS)
+
+
+class Lives:
+    """Workers of one memory, one after the other."""
+
+    def __init__(self) -> None:
+        self.memory = SharedMemory(4, 40)
+        self.worker: WindowsProcess | None = None
+
+    def next(self, crash_point: str | None = None) -> WindowsProcess:
+        """The next worker. Raises DeathError."""
+        self.end()
+        self.worker = WindowsProcess(self.memory, NOW_MS, MONO_MS, crash_point)
+        return self.worker
+
+    def dies(self, crash_point: str) -> bool:
+        """True if a worker dies while it starts."""
+        try:
+            self.next(crash_point)
+        except DeathError:
+            return True
+        return False
+
+    def end(self) -> None:
+        """End the worker."""
+        if self.worker is not None:
+            self.worker.end()
+
+
+@pytest.fixture
+def lives() -> Iterator[Lives]:
+    made = Lives()
+    yield made
+    made.end()
+    made.memory.close()
+
+
+def give_at(start: int, following: int) -> Give:
+    """A pop of the queue offsets from `start` on."""
+    return Give(NOW_MS, MONO_MS, start, following, INVISIBLE_MS)
+
+
+def fill(lives: Lives) -> None:
+    """Three windows, in which consumers hold messages 5 to 7."""
+    worker = lives.next()
+    for window_id in (1, 2, 3):
+        place = worker.make(window_id, 0, 0, 5)
+        for offset in (5, 6, 7):
+            worker.give(place, give_at(offset, offset + 1), [offset])
+    lives.end()
+
+
+def test_a_damaged_window_ends_alone(lives: Lives) -> None:
+    fill(lives)
+    lives.memory.window(1).queue_id ^= 1
+    assert lives.dies("pop-start-window:1")
+    worker = lives.next()
+    assert set(worker.places) == {1, 3}
+    assert worker.state["entries"] == worker.state["open"] == 6
+
+
+@pytest.mark.parametrize("nth", [1, 2, 9])
+@pytest.mark.parametrize("point", ["pop-cut-reviving", "pop-cut-copied"])
+def test_copies_are_forgotten_though_the_first_cut_dies(lives: Lives, point: str, nth: int) -> None:
+    memory, chance = lives.memory, random.Random(nth)
+    slots = [memory.entry(number) for number in range(memory.entries_max)]
+    for slot in slots:
+        slot.state, slot.acked, slot.copied = chance.randrange(6), chance.getrandbits(64), chance.getrandbits(64)
+    before = [(int(slot.state), int(slot.acked), int(slot.copied)) for slot in slots]
+
+    def cut() -> None:
+        pages = lib.rmq_pop_pages_open(memory.bytes, memory.layout, memory.segment)
+        lib.rmq_pop_forget_copies(pages, memory.layout)
+
+    assert in_child(cut, f"{point}:{nth}")
+    assert not in_child(cut)
+    assert [(int(slot.state), int(slot.acked), int(slot.copied)) for slot in slots] == forget_copies(before)
