@@ -325,7 +325,8 @@ TRANSITIONS = transitions(
     (QueueCut, _S.MOVING, _ONE_CALL),
     (GivesWay, _S.REVIVED, Cell(_free, "the copies stay, and no acknowledgement withdraws them", (_S.FREE,))),
     (GivesWay, (_S.OPEN, _S.REVIVING, _S.RETURNED, _S.MOVING), impossible("it has open messages")),
-    (WindowEnded, USED, Cell(_free, "store the state", (_S.FREE,))),
+    (WindowEnded, (_S.OPEN, _S.REVIVING, _S.REVIVED, _S.RETURNED), Cell(_free, "store the state", (_S.FREE,))),
+    (WindowEnded, _S.MOVING, _ONE_CALL),
     (
         Started,
         _S.OPEN,

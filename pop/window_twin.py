@@ -51,30 +51,22 @@ class WindowTwin(EntryTwin):
 
     def _start(self, now_ms: int) -> None:
         self._start_windows()
-        moving, used = [], []
-        damaged_entries = 0
-        for entry in range(self.memory.entries_max):
-            slot = self.memory.entry(entry)
-            if not slot.state:
-                continue
-            if not self._is_entry(slot):
-                damaged_entries += 1
-                self.memory.store(slot, "state", 0)
-            elif slot.window not in self.places:
-                self.memory.store(slot, "state", 0)
-            elif self._start_entry(entry, now_ms):
-                used.append(entry)
-                moving += [entry] if self.state_of(entry) is State.MOVING else []
-        self.entries_end = max(used, default=-1) + 1
-        self.free_entries = sorted(set(range(self.entries_end)) - set(used), reverse=True)
+        found = [entry for entry in range(self.memory.entries_max) if self.memory.entry(entry).state]
+        damaged_entries = sum(not self._is_entry(self.memory.entry(entry)) for entry in found)
+        self.damaged += damaged_entries
         if damaged_entries:
             for place in sorted(self.places.values()):
                 self.drop(place)
-            moving = []
-        for entry in moving:
-            old = self._old_bits(entry)
-            self.step(states.Started(entry, False, old))
-        self.damaged += damaged_entries
+        used = [entry for entry in found if self._start_entry(entry, now_ms)]
+        self.entries_end = max(used, default=-1) + 1
+        self.free_entries = sorted(set(range(self.entries_end)) - set(used), reverse=True)
+        for entry in used:
+            slot = self.memory.entry(entry)
+            end = slot.base_offset + int(self.open_bits(entry) | slot.copied).bit_length()
+            self.skip_to(self.places[slot.window], end)
+        for entry in used:
+            if self.state_of(entry) is State.MOVING:
+                self.step(states.Started(entry, False, self._old_bits(entry)))
 
     def _start_windows(self) -> None:
         for place in range(self.memory.windows_max):
@@ -108,7 +100,10 @@ class WindowTwin(EntryTwin):
     def _start_entry(self, entry: int, now_ms: int) -> bool:
         """Take an entry of the memory over. False if it is free."""
         slot = self.memory.entry(entry)
-        place = self.places[slot.window]
+        place = self.places.get(slot.window)
+        if place is None:
+            self.memory.store(slot, "state", 0)
+            return False
         is_unanswered = slot.base_offset >= self.memory.window(place).next_offset
         if STATES[slot.state] is not State.MOVING:
             self.step(states.Started(entry, is_unanswered, 0))
@@ -116,7 +111,6 @@ class WindowTwin(EntryTwin):
             self.set_state(entry, State.FREE)
         if not slot.state:
             return False
-        self.skip_to(place, slot.base_offset + int(self.open_bits(entry) | slot.copied).bit_length())
         left_ms = slot.pop_time_ms + slot.invisible_ms - now_ms
         self.link(entry, self.mono_ms + min(max(left_ms, 0), slot.invisible_ms))
         return True

@@ -93,6 +93,18 @@ def fill(lives: Lives) -> None:
     lives.end()
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("point", ["pop-page-marked", "pop-window-ended", "pop-start-freed"])
+def test_a_damaged_entry_ends_all_windows_at_last(lives: Lives, point: str, nth: int) -> None:
+    """Its messages are below the next offset of a window. That window may not outlive it."""
+    fill(lives)
+    lives.memory.entry(0).base_offset ^= 1
+    assert lives.dies(f"{point}:{nth}")
+    worker = lives.next()
+    assert (worker.places, worker.of_window) == ({}, {})
+    assert worker.state["entries"] == 0
+
+
 def test_a_damaged_window_ends_alone(lives: Lives) -> None:
     fill(lives)
     lives.memory.window(1).queue_id ^= 1
@@ -100,6 +112,23 @@ def test_a_damaged_window_ends_alone(lives: Lives) -> None:
     worker = lives.next()
     assert set(worker.places) == {1, 3}
     assert worker.state["entries"] == worker.state["open"] == 6
+
+
+@pytest.mark.parametrize("again", [None, "pop-start-returned:1", "pop-start-returned:2", "pop-next-offset:1"])
+def test_a_pop_without_an_answer_is_returned_as_a_whole(lives: Lives, again: str | None) -> None:
+    """Its entries are in slots of any order. The next start may die, too."""
+    worker = lives.next("pop-entry-published:4")
+    place = worker.make(1, 0, 0, 0)
+    for offset in (0, 1):
+        worker.give(place, give_at(offset, offset + 1), [offset])
+    for offset in (0, 1):
+        worker.ack(place, offset, NOW_MS, offset, 1)
+    with pytest.raises(DeathError):
+        worker.give(place, give_at(2, 101), [2, 100])
+    assert again is None or lives.dies(again)
+    worker = lives.next()
+    assert worker.returned(place, 10) == [2, 100]
+    assert lives.memory.window(place).next_offset == 101
 
 
 @pytest.mark.parametrize("nth", [1, 2, 9])

@@ -16,6 +16,7 @@
 struct rmq_pop_side {
     int64_t low;                 /* no open message lies below */
     int64_t floor;               /* no entry begins below */
+    int64_t found_end;           /* behind the last message of the entries that a start has found, without those that are done */
     uint32_t entries;
     uint32_t open, returned;     /* messages */
     struct rmq_pop_list again;   /* RETURNED entries, in the order of base offsets */

@@ -13,8 +13,8 @@
  *   - An entry counts once its `state` is not FREE. All other fields are stored before [pop-entry-filled]. FREE is stored to give it
  *     up [pop-entry-freed]. A change of the state is one store [pop-entry-turned].
  *   - A pop publishes its entries [pop-entry-published], then moves `next_offset` [pop-next-offset], then notes its time
- *     [pop-time-noted]. A start finds entries at or above `next_offset`: no consumer has got an answer with them. They are RETURNED
- *     then [pop-start-returned], and `next_offset` moves behind them.
+ *     [pop-time-noted]. A start finds entries at or above `next_offset`: no consumer has got an answer with them. All of them are
+ *     RETURNED then [pop-start-returned], before `next_offset` moves behind them.
  *   - An acknowledgement is one store to `acked` [pop-acked].
  *   - A message moves to a new entry when its invisible time changes, or when it is given again. The new entry is MOVING until the
  *     message is done in the old one [pop-move-old-done], and OPEN then [pop-changed, pop-given-again]. A start that finds it open in
@@ -34,7 +34,7 @@
  *     again by a start.
  *   - A report of the consumer offset: `committed` [pop-offset-committed], then `reported_start` [pop-offset-reported]. It is made
  *     again without the second.
- *   - A damaged window ends alone [pop-start-window].
+ *   - A damaged window ends alone [pop-start-window]. All windows end for a damaged entry, before it is freed.
  *   - Marks of pages: pop_pages.h.
  */
 #ifndef RMQ_POP_LAYOUT_H

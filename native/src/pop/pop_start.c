@@ -114,16 +114,19 @@ static int64_t due_of(const struct rmq_pop_windows *w, const struct rmq_pop_entr
     return w->mono_ms + (left > e->invisible_ms ? e->invisible_ms : left);
 }
 
-/* No answer with these messages was put: next_offset moves after the entries and before the answer. Messages that are done move
- * nothing: a clamp has made those done that lie beyond the queue's end. */
+/* No answer with these messages was put: next_offset moves after the entries and before the answer. A pop may have several entries,
+ * so it moves when all are taken back. Messages that are done move nothing: a clamp has made those done that lie beyond the queue's
+ * end. */
 static void take_back(struct rmq_pop_windows *w, struct rmq_pop_entry *e, uint32_t place)
 {
+    int64_t end = (int64_t)e->base_offset + 64 - __builtin_clzll(rmq_pop_open_bits(e) | e->copied);
+    if (end > w->sides[place].found_end)
+        w->sides[place].found_end = end;
     if ((int64_t)e->base_offset >= w->windows[place].next_offset && e->state == RMQ_POP_OPEN) {
         rmq_pop_touch(w->pages, e);
         RMQ_POP_STORE(e->state, RMQ_POP_RETURNED);
         RMQ_CRASH("pop-start-returned");
     }
-    rmq_pop_skip_to(w, place, (int64_t)e->base_offset + 64 - __builtin_clzll(rmq_pop_open_bits(e) | e->copied));
 }
 
 /* Returns 1 if the entry is in use. */
@@ -132,10 +135,8 @@ static int read_entry(struct rmq_pop_windows *w, struct start *start, uint32_t e
     struct rmq_pop_entry *e = &w->entries[entry];
     if (e->state == RMQ_POP_FREE)
         return 0;
-    int is_whole = is_entry(e);
-    uint32_t place = is_whole ? rmq_pop_window_place(w, e->window) : RMQ_NONE;
+    uint32_t place = rmq_pop_window_place(w, e->window);
     if (place == RMQ_NONE || !(rmq_pop_open_bits(e) | e->copied)) {
-        start->damaged_entries += !is_whole;
         rmq_pop_touch(w->pages, e);
         RMQ_POP_STORE(e->state, RMQ_POP_FREE);
         RMQ_CRASH("pop-start-freed");
@@ -163,19 +164,28 @@ static void add_free(struct rmq_pop_windows *w, struct start *start, uint32_t en
     w->free_count++;
 }
 
-/* Splits of buckets cost more than all the rest of a start with a million entries. */
-static void expect_entries(struct rmq_pop_windows *w)
+static int is_used(const struct rmq_pop_windows *w, uint32_t entry)
+{
+    return rmq_pop_is_there(w->pages, &w->entries[entry]) && w->entries[entry].state != RMQ_POP_FREE;
+}
+
+/* Finds damage before any entry is freed. The hashes expect the others, because splits of buckets cost more than all the rest of a
+ * start with a million entries. */
+static void look_at_entries(struct rmq_pop_windows *w, struct start *start)
 {
     uint32_t count = 0;
-    for (uint32_t entry = 0; entry < w->layout.entries_max; entry++)
-        count += rmq_pop_is_there(w->pages, &w->entries[entry]) && w->entries[entry].state != RMQ_POP_FREE;
+    for (uint32_t entry = 0; entry < w->layout.entries_max; entry++) {
+        if (!is_used(w, entry))
+            continue;
+        count++;
+        start->damaged_entries += !is_entry(&w->entries[entry]);
+    }
     rmq_pop_hash_expect(&w->receipts, count);
     rmq_pop_hash_expect(&w->blocks, count);
 }
 
 static void read_entries(struct rmq_pop_windows *w, struct start *start)
 {
-    expect_entries(w);
     for (uint32_t entry = 0; entry < w->layout.entries_max; entry++) {
         if (!rmq_pop_is_there(w->pages, &w->entries[entry]) || !read_entry(w, start, entry))
             continue;
@@ -183,6 +193,9 @@ static void read_entries(struct rmq_pop_windows *w, struct start *start)
             add_free(w, start, w->entries_end++);
         w->entries_end++;
     }
+    for (uint32_t place = 0; place < w->windows_end; place++)
+        if (rmq_pop_window_at(w, place))
+            rmq_pop_skip_to(w, place, w->sides[place].found_end);
 }
 
 /* --- moves that a death has interrupted ------------------------------------------------------------------------------------------ */
@@ -213,8 +226,16 @@ static void end_move(struct rmq_pop_windows *w, uint32_t entry)
 static void end_moves(struct rmq_pop_windows *w)
 {
     for (uint32_t entry = 0; entry < w->entries_end; entry++)
-        if (rmq_pop_is_there(w->pages, &w->entries[entry]) && w->entries[entry].state == RMQ_POP_MOVING)
+        if (is_used(w, entry) && w->entries[entry].state == RMQ_POP_MOVING)
             end_move(w, entry);
+}
+
+/* Before a damaged entry is freed: a start that finds the windows without it would take its messages for done. */
+static void end_windows(struct rmq_pop_windows *w)
+{
+    for (uint32_t place = 0; place < w->windows_end; place++)
+        if (rmq_pop_window_at(w, place))
+            rmq_pop_window_drop(w, place);
 }
 
 struct rmq_pop_windows *rmq_pop_windows_open(struct rmq_pop_pages *pages, struct rmq_pop_layout layout, int64_t now_ms,
@@ -225,10 +246,10 @@ struct rmq_pop_windows *rmq_pop_windows_open(struct rmq_pop_pages *pages, struct
     if (!w)
         return NULL;
     read_windows(w, &start);
+    look_at_entries(w, &start);
+    if (start.damaged_entries)
+        end_windows(w);
     read_entries(w, &start);
-    for (uint32_t place = 0; start.damaged_entries && place < w->windows_end; place++)
-        if (rmq_pop_window_at(w, place))
-            rmq_pop_window_drop(w, place);
     if (start.has_moving)
         end_moves(w);
     *damaged = start.damaged_windows + start.damaged_entries;

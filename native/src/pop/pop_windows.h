@@ -22,7 +22,7 @@ struct rmq_pop_counts {
     uint64_t reviving, revived;  /* entries */
 };
 
-/* Reads the memory, and makes hashes of receipts and of offsets, due times. It reads every entry once. NULL = no memory.
+/* Reads the memory, and makes hashes of receipts and of offsets, due times. NULL = no memory.
  * `now_ms`: wall clock, `mono_ms`: monotonic. An entry is due at the latest one invisible time later, whatever the wall clock says.
  * Damaged slots (neither empty nor valid) are counted in *damaged and emptied. After a damaged entry all windows end, because no
  * other part of the memory tells which messages it named: the next pops begin at the consumer offsets. */
