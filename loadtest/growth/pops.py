@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.ipc import segment
-from ringmq.ipc.memory import private_bytes as anonymous_bytes
 from ringmq.loadtest.bench.pops import BROKER_NAME, POP_MAX, QUEUES, SETTINGS, fill, pop_row
 from ringmq.loadtest.bench.rows import pull_row, send_row
 from ringmq.loadtest.growth.bench import RECORD_BYTES, Bench, Point, Scenario, busy_percent, need_space
@@ -137,11 +135,15 @@ async def _first_requests(port: int, topic: str, kept: Sequence[Popped], group: 
 
 def _window_bytes(target: RingmqTarget) -> int:
     """Allocated bytes of the segment with the windows."""
+    from ringmq.ipc import segment
+
     (found,) = segment.SHM_DIR.glob(f"{segment.lasting_name(target.store, POP)}-*")
     return found.stat().st_blocks * 512
 
 
 def _private_bytes(target: RingmqTarget) -> int:
+    from ringmq.ipc.memory import private_bytes as anonymous_bytes
+
     return anonymous_bytes([pid for pid, name in target.pids().items() if name == POP])
 
 
