@@ -121,7 +121,7 @@ struct pop_scenario {
     const char *group, *broker_name;
     uint32_t max_messages, invisible_ms, connections, depth;
     int json, single_acks; /* single: a request for each message, else one for each pop */
-    int leave_open;        /* nothing is acknowledged */
+    int leave_open;        /* without acknowledgements */
     uint64_t stop_ns; /* after so much time the last pop is asked; 0: when the topic is empty */
     uint64_t max[LANES_MAX]; /* behind the last message of a queue */
     struct popped *rings;
