@@ -117,6 +117,8 @@ class Header(Struct, frozen=True):
     snapshot: int
     windows_max: int
     entries_max: int
+    used_entries: int = 0
+    """Entries in use at the snapshot, plus 1. 0: unknown."""
 
     @property
     def layout(self) -> Any:
@@ -142,7 +144,14 @@ def read_header(data: bytes, *, has_check: bool) -> Header:
         raise HeaderError("its header is damaged")
     if not (head.store_id and 0 < head.windows_max <= WINDOWS_MAX and 0 < head.entries_max <= ENTRIES_MAX):
         raise HeaderError("its header is damaged")
-    return Header(int(head.store_id), int(head.snapshot), int(head.windows_max), int(head.entries_max))
+    numbers = head.store_id, head.snapshot, head.windows_max, head.entries_max, head.used_entries
+    return Header(*(int(number) for number in numbers))
+
+
+def lost_entries(header: Header, used: int) -> str:
+    """The fault of an image in which `used` entries are in use, "" if it has all."""
+    wanted = header.used_entries - 1
+    return "" if wanted in (-1, used) else f"{used} entries are there instead of {wanted}"
 
 
 def seal_header(head: Any) -> None:
@@ -337,7 +346,7 @@ def new_image(folder: Path, head: Any, step: Step = passed) -> None:
 
 def widen(folder: Path, stored: Header, windows_max: int) -> Header:
     """Make room for more windows: a new image takes the place of the old one. Raises OSError."""
-    wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max)
+    wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max, stored.used_entries)
     old, new = stored.layout, wider.layout
     moved = int(new.entries_at - old.entries_at)
     fresh = folder / (IMAGE + ".tmp")

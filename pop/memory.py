@@ -108,10 +108,13 @@ class PopMemory:
         kept = _open_kept(root, stored)
         if kept is not None:
             return cls._over(root, *kept, "kept")
-        used = _used_entries(folder, stored)
+        used, end = _used_entries(folder, stored)
+        if fault := image_file.lost_entries(stored, used):
+            log.warning("%s", f"{folder / IMAGE}: {fault}; messages that consumers have taken may come again")
+            return None
         if windows_max > stored.windows_max:
             stored = image_file.widen(folder, stored, windows_max)
-        return cls._from_image(root, stored, max(entries_max or stored.entries_max, used))
+        return cls._from_image(root, stored, max(entries_max or stored.entries_max, end))
 
     @classmethod
     def make(cls, root: Path, start_id: int, *, entries_max: int, windows_max: int) -> PopMemory:
@@ -166,6 +169,7 @@ class PopMemory:
         header = self.header
         self.touch_header()
         header.failed_errno = 0
+        header.used_entries = self._count_used() + 1
         image_file.number_header(header, header.places[header.snapshot % 2])
         lib.rmq_pop_pages_begin(self.pages)
         try:
@@ -177,6 +181,15 @@ class PopMemory:
         finally:
             lib.rmq_pop_pages_give_up(self.pages)
         lib.rmq_pop_pages_saved(self.pages)
+
+    def _count_used(self) -> int:
+        """Entries in use."""
+        begin, end, used = int(self.layout.entries_at), int(self.layout.bytes), 0
+        with memoryview(self._map) as data:
+            for at in range(begin - begin % CHUNK, end, CHUNK):
+                if self._has(at):
+                    used += _used(data[max(at, begin) : min(at + CHUNK, end)])
+        return used
 
     def _has(self, at: int) -> bool:
         return bool(lib.rmq_pop_pages_has(self.pages, self.base + at))
@@ -256,14 +269,20 @@ def _kept_header(path: Path, descriptor: int, stored: Header) -> Header | None:
     return header
 
 
-def _used_entries(folder: Path, stored: Header) -> int:
-    """Entries up to the last one in use."""
-    used = 0
+def _used_entries(folder: Path, stored: Header) -> tuple[int, int]:
+    """(entries in use, entries up to the last one in use) of the image."""
+    used = end = 0
     for index, data in _entry_chunks(folder / IMAGE, stored):
         states = data[STATE_AT::ENTRY_BYTES].rstrip(b"\0")
         if states:
-            used = index + len(states)
-    return used
+            used, end = used + _used(data), index + len(states)
+    return used, end
+
+
+def _used(entries: bytes | memoryview) -> int:
+    """The number of entries that are in use."""
+    states = bytes(entries[STATE_AT::ENTRY_BYTES])
+    return len(states) - states.count(0)
 
 
 def _entry_chunks(image: Path, stored: Header) -> Any:

@@ -13,15 +13,18 @@ from ringmq.ipc import segment
 from ringmq.native import ffi, lib
 from ringmq.pop.image_file import (
     CHUNK,
+    ENTRY_BYTES,
     FOLDER,
     HEAD,
     IMAGE,
     JOURNAL,
     PAGE,
+    STATE_AT,
     Header,
     HeaderError,
     data_ranges,
     is_of_image,
+    lost_entries,
     read_header,
     read_journal,
 )  # fmt: skip
@@ -30,10 +33,14 @@ PART = "pop"
 
 
 class MemoryCopy(NamedTuple):
-    """The windows of a copy as a start finds them: struct rmq_pop_windows, and what it holds no sound slot of."""
+    """The windows of a copy as a start finds them: struct rmq_pop_windows, and the number of slots that are damaged.
+
+    `lost`: the fault of an image without some of its entries, or "".
+    """
 
     windows: Any
     damaged: int
+    lost: str = ""
 
     def places(self) -> Iterator[int]:
         """The places of all windows."""
@@ -58,8 +65,10 @@ def image_copy(folder: Path) -> Iterator[MemoryCopy]:
         with _copied(descriptor, header) as copy:
             if journal is not None:
                 _apply(copy, folder / JOURNAL, journal.numbers)
+            states = copy[int(header.layout.entries_at) + STATE_AT : int(header.layout.bytes) : ENTRY_BYTES]
+            lost = lost_entries(header, len(states) - states.count(0))
             with _windows_of(copy, header) as found:
-                yield found
+                yield found._replace(lost=lost)
     finally:
         os.close(descriptor)
 

@@ -27,6 +27,8 @@ def find_pop_damage(store: MessageStore) -> list[tuple[str, str]]:
 def _fault_of_image(folder: Path, names: Content) -> str:
     try:
         with image_copy(folder) as copy:
+            if copy.lost:
+                return copy.lost
             if copy.damaged:
                 return f"{copy.damaged} windows and entries are damaged"
             nameless = sum(_id_of(copy, place) not in names.windows for place in copy.places())

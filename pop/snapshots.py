@@ -84,16 +84,18 @@ class Files:
 
 class Snapshots:
     """`log`: a view of the log that belongs to the thread. `copies_from`: every copy in the log before this offset is
-    in the entries; asked when a snapshot begins. `wake`: rings the worker, called in the thread.
+    in the entries. `used_entries`: the number of entries in use. Both are asked when a snapshot begins. `wake`: rings
+    the worker, called in the thread.
     """
 
     def __init__(
         self, memory: PopMemory, log: LogTail, watermarks: Watermarks, names: SyncedNames, *,
-        copies_from: Callable[[], int] | None = None, wake: Callable[[], None] = lambda: None,
+        copies_from: Callable[[], int] | None = None, used_entries: Callable[[], int] | None = None,
+        wake: Callable[[], None] = lambda: None,
         files: Files | None = None, step: Step = passed,
     ) -> None:  # fmt: skip
         self._memory, self._log, self._marks, self._names = memory, log, watermarks, names
-        self._copies_from, self._wake, self._step = copies_from, wake, step
+        self._copies_from, self._used_entries, self._wake, self._step = copies_from, used_entries, wake, step
         failed = int(memory.header.failed_errno)
         self._core = SnapshotCore(_failure(OSError(failed, "an earlier write failed")) if failed else "")
         self._files = files or Files(memory)
@@ -209,6 +211,7 @@ class Snapshots:
         self._step("pop-place-stored")
         if self._copies_from is not None:
             header.copies_from = max(int(header.copies_from), self._copies_from())
+        header.used_entries = 0 if self._used_entries is None else self._used_entries() + 1
         header.snapshot = number
         image_file.seal_header(header)
         self._step("pop-snapshot-begun")

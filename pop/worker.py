@@ -68,7 +68,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     )  # fmt: skip
     snapshots = Snapshots(
         memory, log_view(), plane.watermarks, names, copies_from=revival.copies_from,
-        wake=desk.serving.notify,
+        used_entries=lambda: int(lib.rmq_pop_counts_of(windows).entries), wake=desk.serving.notify,
     )  # fmt: skip
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
 

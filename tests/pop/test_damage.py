@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ringmq.native import ffi, lib
-from ringmq.pop.memory import remove_lasting
+from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import FILE, Names
 from ringmq.pop.pop_damage import find_pop_damage
 from ringmq.store.config import StoreConfig
@@ -35,17 +36,18 @@ def damage(root: Path) -> list[tuple[str, str]]:
 def stopped(root: Path) -> Path:
     """A store with a window and an open message, stopped cleanly. Its offset in the image is `entries_at`."""
     memory = open_memory(root)
-    names, taker = Names(memory.folder), Taker(memory)
+    names = Names(memory.folder)
     windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+    taker = Taker(memory, used_entries=lambda: int(lib.rmq_pop_counts_of(windows).entries))
     number, place = names.add("G", "T", 0, 0), ffi.new("uint32_t *")
     assert lib.rmq_pop_window_make(windows, number, 0, 0, 5, place) == 0
     give = ffi.new("struct rmq_pop_give *", {
         "pop_time_ms": 1, "mono_ms": 0, "start_offset": 5, "next_offset": 6, "invisible_ms": 60_000,
     })  # fmt: skip
     assert lib.rmq_pop_window_give(windows, place[0], give, [5], 1) == 0
-    lib.rmq_pop_windows_close(windows)
     assert taker.snapshots.finish(20_000)
     taker.snapshots.close()
+    lib.rmq_pop_windows_close(windows)
     names.close()
     memory.close(clean=True)
     return root
@@ -71,6 +73,21 @@ def test_a_damaged_entry(stopped: Path) -> None:
     (stopped / "pop" / "journal").unlink()
     flip(stopped / "pop" / "image", int(lib.rmq_pop_layout_of(4096, 8192).entries_at))
     assert damage(stopped) == [("pop/image", "1 windows and entries are damaged")]
+
+
+@pytest.mark.parametrize("damage_kind", ["zeros", "cut"])
+def test_a_lost_page_of_entries(stopped: Path, damage_kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing in it is damaged. Without the count in the header its messages would be done."""
+    (stopped / "pop" / "journal").unlink()
+    at = int(lib.rmq_pop_layout_of(4096, 8192).entries_at)
+    if damage_kind == "cut":
+        os.truncate(stopped / "pop" / "image", at)
+    else:
+        data = (stopped / "pop" / "image").read_bytes()
+        (stopped / "pop" / "image").write_bytes(data[:at].ljust(len(data), b"\0"))
+    assert damage(stopped) == [("pop/image", "0 entries are there instead of 1")]
+    assert PopMemory.load(stopped) is None
+    assert "0 entries are there instead of 1" in caplog.text
 
 
 def test_a_damaged_window(stopped: Path) -> None:

@@ -13,7 +13,7 @@ from ringmq.ipc import memory as memory_of_broker
 from ringmq.ipc import segment
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
-from ringmq.pop.memory import PopMemoryError, remove_lasting
+from ringmq.pop.memory import PopMemory, PopMemoryError, remove_lasting
 from ringmq.pop.names import RESERVED, Names
 from tests.pop.memory_kit import ENTRIES, WINDOWS, content, cut_power, entry, open_memory, plane, put, window
 
@@ -130,6 +130,23 @@ def change_header(page: bytearray, **words: int) -> None:
     for name, value in words.items():
         setattr(head, name, value)
     image_file.seal_header(head)
+
+
+def test_a_whole_image_has_the_number_of_its_entries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    memory = open_memory(tmp_path)
+    for index in (0, 5, ENTRIES - 1):
+        put(memory, index, 7)
+    memory.close(clean=False)
+    memory = open_memory(tmp_path)  # it finds the chunks
+    memory.save_whole()
+    memory.close(clean=True)
+    again = PopMemory.load(tmp_path)
+    assert again is not None and set(content(again)) == {0, 5, ENTRIES - 1}
+    again.close(clean=True)
+    layout = lib.rmq_pop_layout_of(WINDOWS, ENTRIES)
+    os.truncate(tmp_path / "pop" / image_file.IMAGE, int(layout.bytes) - image_file.PAGE)
+    assert PopMemory.load(tmp_path) is None
+    assert "2 entries are there instead of 3" in caplog.text
 
 
 @pytest.mark.parametrize("at", range(0, image_file.HEADER_BYTES, 4))

@@ -108,7 +108,7 @@ struct rmq_pop_header {
     uint32_t page_bytes;     /*  64 */
     uint32_t clean;          /*  68 1 = the worker ended, and nothing has changed since */
     uint32_t failed_errno;   /*  72 a snapshot could not be written: no process tries again. 0 = none */
-    uint32_t reserved;
+    uint32_t used_entries;   /*  76 of a snapshot: entries in use, plus 1. 0 = unknown. Nothing else tells of a page that is lost */
     struct rmq_pop_log_place places[2]; /* 80 */
     uint32_t check;          /* 144 of a snapshot: CRC-32 of the bytes before. Files alone have to agree with it */
     uint32_t reserved1;
