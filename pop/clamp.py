@@ -7,13 +7,17 @@ of its queue.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from ringmq.native import ffi, lib
-from ringmq.pop.names import WindowName
+from ringmq.pop.names import IDS_END, WindowName
+
+CHECKED_BYTES: int = ffi.offsetof("struct rmq_pop_window", "next_offset")
+"""Bytes of a window that its check covers: id, queue id and birth."""
 
 
 class QueuePlane(Protocol):
@@ -47,11 +51,13 @@ class Clamped(Struct):
 
 
 class Reach(Struct):
-    """The reach of all windows. `is_within`: none has to be cut back or to end. `live`: ids of the windows."""
+    """The reach of all windows. `is_within`: none has to be cut back or to end. `live`: ids of the windows.
+    `highest_id`: of a window without a name, too."""
 
     entries: int
     is_within: bool
     live: set[int]
+    highest_id: int = 0
 
 
 def reach(memory: Mapped, plane: QueuePlane, names: WindowNames, births: Mapping[str, int]) -> Reach:
@@ -69,7 +75,14 @@ def reach(memory: Mapped, plane: QueuePlane, names: WindowNames, births: Mapping
         found.is_within &= end is not None and int(ends[index]) <= end
         if end is not None:
             found.live.add(int(window.id))
+        if int(window.id) > found.highest_id and _is_sound(window):
+            found.highest_id = int(window.id)
     return found
+
+
+def _is_sound(window: Any) -> bool:
+    checked = ffi.buffer(ffi.addressof(window), CHECKED_BYTES)
+    return int(window.id) < IDS_END and int(window.check) == (zlib.crc32(checked) or 1)
 
 
 def clamp(windows: Any, plane: QueuePlane, names: WindowNames, births: Mapping[str, int]) -> Clamped:

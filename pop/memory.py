@@ -78,7 +78,8 @@ class PopMemory:
                 log.warning("%s", f"{memory.folder}: it was not compared with the log, so it is not used")
                 memory.discard()
                 memory = None
-            memory = memory or cls.make(root, start_id, entries_max=entries_max, windows_max=windows_max)
+            log_end = int(plane.watermarks.append_offset)
+            memory = memory or cls.make(root, start_id, log_end, entries_max=entries_max, windows_max=windows_max)
             if memory.was_cut:
                 Names(memory.folder, was_cut=True).close()  # the worker's own look begins behind reserved ids
             if memory.header.clean:
@@ -117,13 +118,14 @@ class PopMemory:
         return cls._from_image(root, stored, max(entries_max or stored.entries_max, end))
 
     @classmethod
-    def make(cls, root: Path, start_id: int, *, entries_max: int, windows_max: int) -> PopMemory:
-        """Make memory without windows, with a new store id. Raises OSError."""
+    def make(cls, root: Path, start_id: int, log_end: int, *, entries_max: int, windows_max: int) -> PopMemory:
+        """Make memory without windows, with a new store id. No mark in the log so far is of it. Raises OSError."""
         folder = image_file.make_folder(root)
         header = Header(int.from_bytes(os.urandom(8)) | 1, 0, windows_max, entries_max)
         head = ffi.new("struct rmq_pop_header *", {
             "magic": lib.RMQ_POP_MAGIC, "version": lib.RMQ_POP_VERSION, "page_bytes": PAGE, "start_id": start_id,
             "store_id": header.store_id, "windows_max": windows_max, "entries_max": entries_max,
+            "marks_from": log_end,
         })  # fmt: skip
         image_file.new_image(folder, head, passed)
         memory = cls._from_image(root, header, entries_max)

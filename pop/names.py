@@ -8,7 +8,7 @@ this name. `r`: ids below this number may be in use. `n`: they are in use. Lines
 ids, so no id is used again while the log may have one. A power cut may take the last lines; the synced `r` lines tell
 which ids they had.
 
-A start writes the file anew when most of its windows have ended.
+A start writes the file anew when most of its windows have ended, or lines are damaged.
 """
 
 from __future__ import annotations
@@ -163,6 +163,15 @@ class Names:
         self._windows[name.window_id] = name
         return name.window_id
 
+    def pass_over(self, window_id: int) -> None:
+        """Give no id up to some beyond this one, whose line is lost. Lines behind it may be lost, too. Raises
+        OSError."""
+        if window_id < self._next_id:
+            return
+        self._next_id = min(window_id + RESERVED, IDS_END)
+        self._append(_line(["n", self._next_id]))
+        self.sync()
+
     def all(self) -> Iterator[tuple[int, str, str, int]]:
         """(id, group, topic, queue id) of each window, the oldest first."""
         for number in sorted(self._windows):
@@ -178,9 +187,10 @@ class Names:
         self._windows.pop(window_id, None)
 
     def keep(self, window_ids: Collection[int]) -> None:
-        """Forget all windows but these, and write the file anew if that makes it much shorter. Raises OSError."""
+        """Forget all windows but these, and write the file anew if it has damaged lines or gets much shorter. Raises
+        OSError."""
         self._windows = {number: name for number, name in self._windows.items() if number in window_ids}
-        if self._lines > 2 * len(self._windows) + STALE_LINES:
+        if self.damaged or self._lines > 2 * len(self._windows) + STALE_LINES:
             self._rewrite()
 
     def sync(self) -> None:

@@ -63,6 +63,7 @@ def _check(look: StoreLook, memory: PopMemory) -> bool:
     names = Names(memory.folder, was_cut=memory.was_cut)
     try:
         found = reach(memory, look.plane, names, births)
+        names.pass_over(found.highest_id)
         restarts = names.ids_left < FEW_IDS and not found.entries and bool(memory.header.clean)
         is_whole = found.is_within and not restarts and not memory.header.failed_errno
         has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)

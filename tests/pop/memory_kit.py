@@ -12,11 +12,12 @@ from ringmq.pop.memory import PopMemory
 
 WINDOWS, ENTRIES = 4096, 8192
 START = 7
+LOG_END = 10_000
 
 
 def plane(start_id: int = START) -> Any:
     """A plane of this start of the broker."""
-    return SimpleNamespace(watermarks=SimpleNamespace(start_id=start_id))
+    return SimpleNamespace(watermarks=SimpleNamespace(start_id=start_id, append_offset=LOG_END))
 
 
 def open_memory(root: Path, start_id: int = START, entries: int = ENTRIES, windows: int = WINDOWS) -> PopMemory:

@@ -145,6 +145,41 @@ def test_the_file_is_written_anew_when_most_windows_have_ended(tmp_path: Path, m
     again.close()
 
 
+def test_damaged_lines_go_with_the_next_start(tmp_path: Path) -> None:
+    names = Names(tmp_path)
+    kept = [names.add("G", f"T{number}", 0, 0) for number in range(3)]
+    names.close()
+    data = bytearray((tmp_path / FILE).read_bytes())
+    data[-5] ^= 1
+    (tmp_path / FILE).write_bytes(data)
+    again = Names(tmp_path)
+    again.keep(kept)
+    assert again.damaged == 1
+    again.close()
+    found = read_names(tmp_path)
+    assert found is not None and (found.damaged, set(found.windows)) == (0, set(kept[:2]))
+    last = Names(tmp_path)
+    assert last.add("G", "T", 9, 0) > RESERVED, "ids of lost lines are not used again"
+    last.close()
+
+
+def test_ids_whose_lines_are_lost_are_passed_over(tmp_path: Path) -> None:
+    """Marks in the log may have them. Another window with such an id would have copies that it has not made."""
+    names = Names(tmp_path)
+    names.pass_over(0)
+    assert names.add("G", "T", 0, 0) == 1
+    names.pass_over(1)
+    assert names.add("G", "T", 1, 0) == 2
+    names.pass_over(7)
+    assert names.add("G", "T", 2, 0) == 7 + RESERVED
+    names.close()
+    again = Names(tmp_path)
+    assert again.add("G", "T", 3, 0) == 8 + RESERVED
+    again.pass_over(IDS_END - 1)
+    assert again.ids_left == 0
+    again.close()
+
+
 def test_used_up_ids_are_an_error_and_may_begin_again(tmp_path: Path) -> None:
     names = Names(tmp_path, first_id=IDS_END - 1)
     assert names.ids_left == 1

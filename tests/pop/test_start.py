@@ -17,7 +17,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import ffi, lib
 from ringmq.pop import log_cut, open_work
 from ringmq.pop.memory import PopMemory, remove_lasting
-from ringmq.pop.names import Names, read_names
+from ringmq.pop.names import RESERVED, Names, read_names
 from ringmq.pop.snapshots import Snapshots
 from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, put, window
 
@@ -312,6 +312,35 @@ def test_a_power_cut_reserves_ids_for_the_worker(broker: Broker) -> None:
     again.die()
     found = read_names(broker.root / "pop")
     assert found is not None and found.damaged == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b"7"])
+def test_ids_of_lost_names_are_passed_over(broker: Broker, content: bytes | None) -> None:
+    worker = Worker(broker)
+    for topic in ("T", "U"):
+        broker.queues[topic, 0] = 1000, 0
+        worker.pop(topic, [5])
+    worker.die()
+    path = broker.root / "pop" / "names"
+    path.unlink() if content is None else path.write_bytes(content)
+    assert not broker.starts(), "windows without a name end"
+    again = Worker(broker)
+    again.pop("T", [5])
+    assert [number for number, *_ in again.names.all()] == [2 + RESERVED]
+    again.die()
+
+
+def test_a_log_that_ends_before_the_first_mark_gets_new_marks(broker: Broker) -> None:
+    """A power cut took the records behind which the memory began. Copies below that place are of this memory."""
+    worker = Worker(broker)
+    worker.pop("T", [5])
+    assert int(worker.memory.header.marks_from) == 10_000
+    worker.die()
+    del broker.log[9_000:]
+    assert broker.starts()
+    again = Worker(broker)
+    assert int(again.memory.header.marks_from) == 9_000
+    again.die()
 
 
 def reach_of(windows: dict[int, int], entries: list[tuple[int, int, int]]) -> dict[int, int]:
