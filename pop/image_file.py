@@ -46,6 +46,16 @@ HEAD_MAGIC, END_MAGIC = b"RMQPOPJ1", b"RMQPOPE1"
 JOURNAL_KEPT_BYTES = 16 << 20
 """A journal that was larger is cut once its pages are in the image."""
 Bytes = bytes | bytearray | memoryview
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a write that is tried again: no page that was written before is lost. A sync with them is a failure."""
+
+
+class JournalFullError(OSError):
+    """The disk has no room for a snapshot. The image is that of the snapshot before."""
+
+
+class ImageFullError(OSError):
+    """The disk has no room for pages of the image, for which there was room. The journal has all of them."""
 
 
 class DiskFile:
@@ -63,8 +73,17 @@ class DiskFile:
         """Write all of the bytes at an offset."""
         rest = memoryview(data).cast("B")
         while rest:
-            written = os.pwrite(self.descriptor, rest, at)
+            try:
+                written = os.pwrite(self.descriptor, rest, at)
+            except OSError as error:
+                raise self._named(error) from error
             rest, at = rest[written:], at + written
+
+    def reserve(self, numbers: Any, count: int) -> None:
+        """Take room on the disk for these pages."""
+        code = int(lib.rmq_pop_pages_room(self.descriptor, numbers, count))
+        if code < 0:
+            raise OSError(-code, os.strerror(-code), str(self.path))
 
     def apply(self, journal: DiskFile, at: int, numbers: Any, count: int) -> None:
         """Copy pages that lie in the journal from `at` on to their places."""
@@ -74,7 +93,13 @@ class DiskFile:
 
     def sync(self) -> None:
         """Bring all bytes to the disk."""
-        os.fdatasync(self.descriptor)
+        try:
+            os.fdatasync(self.descriptor)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: OSError) -> OSError:
+        return OSError(error.errno, error.strerror, str(self.path))
 
     def cut(self, size: int) -> None:
         """Give the file this size."""
@@ -160,13 +185,16 @@ def seal_header(head: Any) -> None:
 
 
 class JournalWriter:
-    """Writes one snapshot to the journal, then into the image. Every method raises OSError."""
+    """Writes one snapshot to the journal, then into the image. Every method raises OSError. `add` and `finish` raise
+    JournalFullError, and `apply` raises ImageFullError, where the disk is full."""
 
     def __init__(self, journal: DiskFile, header: Header, pages: int, step: Step = passed) -> None:
         self._journal, self._header, self._pages, self._step = journal, header, pages, step
         self._numbers = bytearray()
         self._at = 0
         self._crc = 0
+        self._full: JournalFullError | None = None
+        """Every later call raises it: this journal has a hole."""
 
     def add(self, numbers: Bytes, data: Bytes) -> None:
         """Write pages."""
@@ -177,10 +205,14 @@ class JournalWriter:
         self._add(data)
         self._step("pop-journal-pages")
 
-    def finish(self) -> None:
-        """Write the end, and sync: from now on a start uses this snapshot."""
+    def finish(self, image: DiskFile) -> None:
+        """Write the end, and sync: from now on a start uses this snapshot. It may have to write the image, and the disk
+        has room for that."""
+        if self._full is not None:
+            raise self._full
         if len(self._numbers) != 4 * self._pages:
             raise ValueError(f"{len(self._numbers) // 4} pages were written, the snapshot has {self._pages}")
+        self._try(image, lambda: image.reserve(ffi.from_buffer("uint32_t[]", self._numbers), self._pages))
         self._add(self._numbers)
         self._add(END.pack(self._crc, self._pages, self._header.snapshot, END_MAGIC))
         self._step("pop-journal-written")
@@ -188,9 +220,14 @@ class JournalWriter:
         self._step("pop-journal-synced")
 
     def apply(self, image: DiskFile) -> None:
-        """Write the pages to their places, and sync."""
+        """Write the pages to their places, and sync. It may be called again after ImageFullError."""
         numbers = ffi.from_buffer("uint32_t[]", self._numbers)
-        image.apply(self._journal, HEAD.size, numbers, self._pages)
+        try:
+            image.apply(self._journal, HEAD.size, numbers, self._pages)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise ImageFullError(error.errno, error.strerror, str(image.path)) from error
+            raise
         self._step("pop-image-written")
         image.sync()
         self._step("pop-image-synced")
@@ -198,9 +235,20 @@ class JournalWriter:
             self._journal.cut(JOURNAL_KEPT_BYTES)
 
     def _add(self, data: Bytes) -> None:
-        self._journal.write(data, self._at)
+        if self._full is not None:
+            raise self._full
+        self._try(self._journal, lambda: self._journal.write(data, self._at))
         self._at += len(memoryview(data).cast("B"))
         self._crc = zlib.crc32(data, self._crc)
+
+    def _try(self, file: DiskFile, take_room: Callable[[], None]) -> None:
+        try:
+            take_room()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._full = JournalFullError(error.errno, error.strerror, str(file.path))
+            raise self._full from error
 
 
 class Journal(Struct, frozen=True):

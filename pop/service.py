@@ -15,6 +15,7 @@ from ringmq.pop.revival import Revival
 from ringmq.pop.revival_words import Gauge, RevivalWord
 from ringmq.pop.snapshots import Snapshots
 from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.services.kit.log_lines import LogLines
 from ringmq.services.kit.loop import Part
 
 GAUGES_MS = 250
@@ -37,12 +38,14 @@ class PopService(Part):
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
         self._snapshots, self._close_memory, self._log_line = snapshots, close_memory, log_line
+        self._lines = LogLines(log_line)
         self._reported = 0
         self._next_gauges_ms = 0
-        self._has_failed = False
+        self._has_failed = self._lacks_room = False
 
     def begin(self) -> None:
         """See Part."""
+        self._stop_if_failed()  # a predecessor may have failed
         self._desk.begin()
         self._tell_gauges()
 
@@ -54,10 +57,9 @@ class PopService(Part):
         worked |= self._revival.turn(now_ms)
         has_more = self._offsets.turn(now_ms)
         self._snapshots.turn(now_ms)
-        if not self._has_failed and (failure := self._snapshots.failure) is not None:
-            self._has_failed = True
-            self._desk.stop(failure)
-            self._log_line(f"pop: {failure}; POP refuses requests until the broker is started again")
+        self._stop_if_failed()
+        if bool(self._snapshots.no_room) != self._lacks_room:
+            self._tell_room()
         if now_ms >= self._next_gauges_ms:
             self._next_gauges_ms = now_ms + GAUGES_MS
             self._tell_gauges()
@@ -112,6 +114,20 @@ class PopService(Part):
             return True  # the next process recovers
         is_answered = self._revival.finish(monotonic_ms())
         return self._offsets.finish() and is_answered
+
+    def _stop_if_failed(self) -> None:
+        if not self._has_failed and (failure := self._snapshots.failure) is not None:
+            self._has_failed = True
+            self._desk.stop(failure)
+            self._log_line(f"pop: {failure}; POP refuses requests until the broker is started again")
+
+    def _tell_room(self) -> None:
+        no_room = self._snapshots.no_room
+        self._lacks_room = bool(no_room)
+        if no_room:
+            self._lines(f"pop: {no_room}; requests are served, but a power cut takes what came since the last snapshot")
+        else:
+            self._lines("pop: there is room again, and a snapshot is written")
 
     def _tell_gauges(self) -> None:
         counts, words = lib.rmq_pop_counts_of(self._windows), self._words

@@ -1,10 +1,13 @@
 """The order of snapshots of POP's memory, without IO.
 
 A snapshot begins once a second while pages change. A thread writes it while the worker goes on. A write or sync that
-failed is never tried again: the kernel may have forgotten pages that are not on disk.
+failed is never tried again: the kernel may have forgotten pages that are not on disk. A write for which the disk has no
+room has left nothing there, and is tried again.
 
     RESTS --Due--> MEASURES --Measured--> TAKES --AllTaken--> WRITES --OnDisk--> RESTS
                                           TAKES --Broken--> RESTS
+                                          TAKES, WRITES --JournalFull--> RESTS
+    WRITES --ImageFull--> WAITS --Due--> WRITES
     MEASURES, TAKES, WRITES --Failed--> FAILED
 """
 
@@ -28,11 +31,12 @@ class State(Enum):
     MEASURES = "the thread computes checksums of the log's tail"
     TAKES = "the worker copies pages out, the thread writes them"
     WRITES = "all pages are taken; the thread syncs the journal and writes the image"
+    WAITS = "the journal has the snapshot, and the disk has no room for the image"
     FAILED = "a snapshot could not be written, and POP refuses its requests"
 
 
 class Due(Struct, frozen=True):
-    """Pages have changed, and it is time."""
+    """Pages have changed, or the image waits for room."""
 
 
 class Measured(Struct, frozen=True):
@@ -45,6 +49,14 @@ class AllTaken(Struct, frozen=True):
 
 class Broken(Struct, frozen=True):
     """There was no memory for the copy of a page, or too many copies wait for the disk."""
+
+
+class JournalFull(Struct, frozen=True):
+    """The disk has no room for the snapshot."""
+
+
+class ImageFull(Struct, frozen=True):
+    """The disk has no room for pages of the image. Some file systems forget that they have given it."""
 
 
 class OnDisk(Struct, frozen=True):
@@ -70,6 +82,10 @@ class Finish(Struct, frozen=True):
     """Let the thread end the journal and write the image."""
 
 
+class Apply(Struct, frozen=True):
+    """Let the thread write the image again."""
+
+
 class Saved(Struct, frozen=True):
     """No page of it has to be in the next snapshot."""
 
@@ -84,9 +100,9 @@ class Refuse(Struct, frozen=True):
     errno: int
 
 
-EVENTS = (Due, Measured, AllTaken, Broken, OnDisk, Failed)
-Event = Due | Measured | AllTaken | Broken | OnDisk | Failed
-Effect = Measure | Begin | Finish | Saved | GiveUp | Refuse
+EVENTS = (Due, Measured, AllTaken, Broken, JournalFull, ImageFull, OnDisk, Failed)
+Event = Due | Measured | AllTaken | Broken | JournalFull | ImageFull | OnDisk | Failed
+Effect = Measure | Begin | Finish | Apply | Saved | GiveUp | Refuse
 
 
 class SnapshotCore:
@@ -120,10 +136,22 @@ class SnapshotCore:
         self.state = State.WRITES
         return [Finish()]
 
-    def give_up(self, event: Broken, now_ms: int) -> Sequence[Effect]:
+    def give_up(self, event: Broken | JournalFull, now_ms: int) -> Sequence[Effect]:
         """Begin anew a second after the beginning."""
         self.state = State.RESTS
         return [GiveUp()]
+
+    def wait(self, event: ImageFull, now_ms: int) -> Sequence[Effect]:
+        """Keep the journal: a power cut may have left parts of the image."""
+        self.state, self.next_ms = State.WAITS, now_ms + INTERVAL_MS
+        return []
+
+    def apply(self, event: Due, now_ms: int) -> Sequence[Effect]:
+        """Write the image again, if a second is over."""
+        if now_ms < self.next_ms:
+            return []
+        self.state = State.WRITES
+        return [Apply()]
 
     def rest(self, event: OnDisk, now_ms: int) -> Sequence[Effect]:
         """Wait for changes."""
@@ -137,21 +165,31 @@ class SnapshotCore:
 
 
 _IDLE = impossible("the thread has nothing to do")
+_NO_PAGE = impossible("no page is taken")
 TRANSITIONS: Table = transitions(
     (Due, State.RESTS, Cell(SnapshotCore.measure, "a second after the last beginning", (State.MEASURES,))),
     (Due, (State.MEASURES, State.TAKES, State.WRITES), ignored("one snapshot is under way at a time")),
+    (Due, State.WAITS, Cell(SnapshotCore.apply, "the thread writes the image again", (State.WRITES,))),
+    (Due, State.FAILED, ignored("a failed write is never tried again")),
     (Measured, State.MEASURES, Cell(SnapshotCore.begin, "notes the moment", (State.TAKES,))),
-    (Measured, (State.RESTS, State.TAKES, State.WRITES, State.FAILED), _IDLE),
+    (Measured, (State.RESTS, State.TAKES, State.WRITES, State.WAITS, State.FAILED), _IDLE),
     (AllTaken, State.TAKES, Cell(SnapshotCore.finish, "the thread goes on alone", (State.WRITES,))),
-    (AllTaken, (State.RESTS, State.MEASURES, State.WRITES, State.FAILED), impossible("no page is taken")),
+    (AllTaken, (State.RESTS, State.MEASURES, State.WRITES, State.WAITS, State.FAILED), _NO_PAGE),
     (Broken, State.TAKES, Cell(SnapshotCore.give_up, "the next snapshot has its pages, too", (State.RESTS,))),
-    (Broken, (State.RESTS, State.MEASURES, State.WRITES, State.FAILED), impossible("no page is taken")),
+    (Broken, (State.RESTS, State.MEASURES, State.WRITES, State.WAITS, State.FAILED), _NO_PAGE),
+    (
+        JournalFull, (State.TAKES, State.WRITES),
+        Cell(SnapshotCore.give_up, "the next snapshot has its pages, too", (State.RESTS,)),
+    ),
+    (JournalFull, (State.RESTS, State.MEASURES), ignored("it is of the snapshot that was given up")),
+    (JournalFull, (State.WAITS, State.FAILED), _IDLE),
+    (ImageFull, State.WRITES, Cell(SnapshotCore.wait, "the journal stays until the image has all", (State.WAITS,))),
+    (ImageFull, (State.RESTS, State.MEASURES, State.TAKES, State.WAITS, State.FAILED), _IDLE),
     (OnDisk, State.WRITES, Cell(SnapshotCore.rest, "its pages are saved", (State.RESTS,))),
-    (OnDisk, (State.RESTS, State.MEASURES, State.TAKES, State.FAILED), _IDLE),
+    (OnDisk, (State.RESTS, State.MEASURES, State.TAKES, State.WAITS, State.FAILED), _IDLE),
     (
         Failed, (State.MEASURES, State.TAKES, State.WRITES),
         Cell(SnapshotCore.refuse, "POP refuses, and nothing is tried again", (State.FAILED,)),
     ),
-    (Failed, (State.RESTS, State.FAILED), _IDLE),
-    (Due, State.FAILED, ignored("a failed write is never tried again")),
+    (Failed, (State.RESTS, State.WAITS, State.FAILED), _IDLE),
 )  # fmt: skip

@@ -15,12 +15,22 @@ from typing import Any, Protocol
 
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
-from ringmq.pop.image_file import IMAGE, JOURNAL, PAGE, DiskFile, Header, JournalWriter
+from ringmq.pop.image_file import (
+    IMAGE,
+    JOURNAL,
+    PAGE,
+    DiskFile,
+    Header,
+    ImageFullError,
+    JournalFullError,
+    JournalWriter,
+)  # fmt: skip
 from ringmq.pop.log_place import LogPlace, LogTail
 from ringmq.pop.memory import PopMemory, PopMemoryError, describe
 from ringmq.pop.snapshot_core import (
     INTERVAL_MS,
     AllTaken,
+    Apply,
     Begin,
     Broken,
     Due,
@@ -29,6 +39,8 @@ from ringmq.pop.snapshot_core import (
     Failed,
     Finish,
     GiveUp,
+    ImageFull,
+    JournalFull,
     Measure,
     Measured,
     OnDisk,
@@ -105,6 +117,8 @@ class Snapshots:
         self._place: LogPlace | None = None
         self.written = self.given_up = 0
         """Counts of snapshots."""
+        self.no_room = ""
+        """The file for which the disk has no room, and the cause, until a snapshot is on disk."""
         self._began_ms = 0
         self.saved_ms: int | None = None
         """Monotonic time of the moment that the image has. None: no snapshot is written yet."""
@@ -135,10 +149,12 @@ class Snapshots:
             case State.WRITES:
                 if self._done() is not None and not self._tasks:
                     self._do(OnDisk(), now_ms)
+            case State.WAITS:
+                self._do(Due(), now_ms)
             case State.FAILED:
                 pass
         if (fault := self._fault()) is not None and core.state is not State.FAILED:
-            self._do(Failed(_failure(fault), fault.errno or errno.EIO), now_ms)
+            self._meet(fault, now_ms)
 
     def sleep_ms(self, now_ms: int) -> int:
         """Time until `turn` is due, if the thread does not ring."""
@@ -174,6 +190,22 @@ class Snapshots:
         lib.rmq_pop_pages_give_up(self._memory.pages)
         self._files.close()
 
+    def _meet(self, fault: OSError, now_ms: int) -> None:
+        """A task of the thread has failed."""
+        match fault:
+            case JournalFullError():
+                self._no_room(JournalFull(), fault, now_ms)
+            case ImageFullError():
+                self._no_room(ImageFull(), fault, now_ms)
+            case _:
+                self._do(Failed(_failure(fault), fault.errno or errno.EIO), now_ms)
+
+    def _no_room(self, event: JournalFull | ImageFull, fault: OSError, now_ms: int) -> None:
+        """Later tasks of this snapshot do nothing. One that was running may have met the same."""
+        self.no_room = describe(fault)
+        self._tasks = deque(task for task in self._tasks if not _met_no_room(task))
+        self._do(event, now_ms)
+
     # ---- effects ----
 
     def _do(self, event: Event, now_ms: int) -> None:
@@ -189,9 +221,12 @@ class Snapshots:
                 self._begin(now_ms)
             case Finish():
                 self._submit(self._finish_file, self._writer)
+            case Apply():
+                self._submit(self._apply, self._writer)
             case Saved():
                 lib.rmq_pop_pages_saved(pages)
                 self.written += 1
+                self.no_room = ""
                 self.saved_ms = self._began_ms
             case GiveUp():
                 self.given_up += 1
@@ -252,7 +287,10 @@ class Snapshots:
     def _finish_file(self, writer: JournalWriter) -> None:
         self._names.sync()
         self._step("pop-names-synced")
-        writer.finish()
+        writer.finish(self._files.image)
+        writer.apply(self._files.image)
+
+    def _apply(self, writer: JournalWriter) -> None:
         writer.apply(self._files.image)
 
     # ---- tasks ----
@@ -277,6 +315,10 @@ class Snapshots:
                     raise error
                 return error
         return None
+
+
+def _met_no_room(task: Future[Any]) -> bool:
+    return task.done() and isinstance(task.exception(), JournalFullError | ImageFullError)
 
 
 def _failure(error: OSError) -> str:

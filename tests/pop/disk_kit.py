@@ -19,7 +19,7 @@ class Disk:
     def __init__(self) -> None:
         self.operations: list[tuple[str, int | None, bytes]] = []
         self.fails_at: str | None = None
-        """`write FILE`, `sync FILE`: the operation that fails, always from its first time on."""
+        """`write FILE`, `sync FILE`, `reserve image`: the operation that fails, always from its first time on."""
         self.errno = 28
         self.tried: list[str] = []
 
@@ -27,11 +27,15 @@ class Disk:
         """For `Files`."""
         return _File(self, path)
 
-    def note(self, kind: str, name: str, at: int | None, data: bytes) -> None:
-        """An operation begins."""
+    def attempt(self, kind: str, name: str) -> None:
+        """An operation begins, and may fail."""
         self.tried.append(f"{kind} {name}")
         if self.fails_at == f"{kind} {name}":
             raise OSError(self.errno, os.strerror(self.errno), name)
+
+    def note(self, kind: str, name: str, at: int | None, data: bytes) -> None:
+        """An operation begins that changes the file, or syncs it."""
+        self.attempt(kind, name)
         self.operations.append((name, at, data))
 
     def left_by_cut(self, count: int, chance: random.Random, before: dict[str, bytes]) -> dict[str, bytes]:
@@ -67,6 +71,10 @@ class _File(DiskFile):
     def write(self, data: Any, at: int) -> None:
         self._disk.note("write", self.path.name, at, bytes(data))
         super().write(data, at)
+
+    def reserve(self, numbers: Any, count: int) -> None:
+        self._disk.attempt("reserve", self.path.name)
+        super().reserve(numbers, count)
 
     def apply(self, journal: DiskFile, at: int, numbers: Any, count: int) -> None:
         pages = os.pread(journal.descriptor, count * PAGE, at)

@@ -8,6 +8,7 @@ from ringmq.ipc.transitions import ImpossibleEventError, Kind
 from ringmq.pop.snapshot_core import (
     INTERVAL_MS,
     AllTaken,
+    Apply,
     Begin,
     Broken,
     Due,
@@ -16,6 +17,8 @@ from ringmq.pop.snapshot_core import (
     Failed,
     Finish,
     GiveUp,
+    ImageFull,
+    JournalFull,
     Measure,
     Measured,
     OnDisk,
@@ -26,14 +29,18 @@ from ringmq.pop.snapshot_core import (
 )  # fmt: skip
 from tests.pop.snapshot_machine import SNAPSHOT
 
-FAULT = Failed("No space left", 28)
+FAULT = Failed("Input/output error", 5)
 CASES: list[tuple[State, Event, list[Effect], State]] = [
     (State.RESTS, Due(), [Measure()], State.MEASURES),
     (State.MEASURES, Measured(), [Begin()], State.TAKES),
     (State.TAKES, AllTaken(), [Finish()], State.WRITES),
     (State.TAKES, Broken(), [GiveUp()], State.RESTS),
+    (State.TAKES, JournalFull(), [GiveUp()], State.RESTS),
+    (State.WRITES, JournalFull(), [GiveUp()], State.RESTS),
+    (State.WRITES, ImageFull(), [], State.WAITS),
+    (State.WAITS, Due(), [Apply()], State.WRITES),
     (State.WRITES, OnDisk(), [Saved()], State.RESTS),
-    *((state, FAULT, [GiveUp(), Refuse(28)], State.FAILED) for state in (State.MEASURES, State.TAKES, State.WRITES)),
+    *((state, FAULT, [GiveUp(), Refuse(5)], State.FAILED) for state in (State.MEASURES, State.TAKES, State.WRITES)),
 ]
 EXAMPLES = {type(event): event for _, event, _, _ in CASES}
 
@@ -49,7 +56,7 @@ def test_cases(state: State, event: Event, effects: list[Effect], then: State) -
     core = in_state(state)
     assert core.step(event, 5000) == effects
     assert core.state is then
-    assert core.failure == ("No space left" if then is State.FAILED else "")
+    assert core.failure == ("Input/output error" if then is State.FAILED else "")
 
 
 @pytest.mark.parametrize(("state", "event"), SNAPSHOT.cells(Kind.IGNORED))
@@ -83,6 +90,12 @@ def test_one_snapshot_a_second() -> None:
     core.step(Measured(), 14_000 + 3 * INTERVAL_MS)
     core.step(Broken(), 14_000 + 3 * INTERVAL_MS)
     assert core.step(Due(), 14_001 + 3 * INTERVAL_MS) == [Measure()]
+
+
+def test_an_image_without_room_is_written_again_a_second_later() -> None:
+    core = in_state(State.WRITES)
+    core.step(ImageFull(), 5000)
+    assert [core.step(Due(), now_ms) for now_ms in (5000, 5999, 6000)] == [[], [], [Apply()]]
 
 
 def test_a_failure_of_a_predecessor_stays() -> None:

@@ -16,6 +16,7 @@ from ringmq.native import lib
 from ringmq.pop import image_file, snapshots
 from ringmq.pop.image_file import END, HEAD, IMAGE, JOURNAL, PAGE, DiskFile
 from ringmq.pop.memory import PopMemory, PopMemoryError, remove_lasting
+from ringmq.pop.snapshot_core import State
 from ringmq.pop.snapshots import Files, Snapshots
 from tests.pop.disk_kit import Disk
 from tests.pop.memory_kit import content, cut_power, open_memory, put
@@ -201,10 +202,13 @@ def test_a_journal_of_another_store_or_of_an_older_snapshot_is_not_used(root: Pa
 
 
 FAILURES = ["write journal", "sync journal", "write image", "sync image"]
+EIO, ENOSPC = 5, 28
 
 
-@pytest.mark.parametrize("number", [5, 28])
-@pytest.mark.parametrize("fails_at", FAILURES)
+@pytest.mark.parametrize(
+    ("fails_at", "number"),
+    [*((fails_at, EIO) for fails_at in FAILURES), ("sync journal", ENOSPC), ("sync image", ENOSPC)],
+)
 def test_a_failure_of_the_disk_is_never_tried_again(root: Path, fails_at: str, number: int) -> None:
     memory, disk = open_memory(root), Disk()
     taker = Taker(memory, disk)
@@ -235,16 +239,45 @@ def test_a_failure_of_the_disk_is_never_tried_again(root: Path, fails_at: str, n
     last.close(clean=True)
 
 
+@pytest.mark.parametrize("fails_at", ["write journal", "reserve image", "write image"])
+def test_a_full_disk_is_waited_for(root: Path, fails_at: str) -> None:
+    """The snapshots fail, and none is lost. The one behind them has what came meanwhile."""
+    memory, disk = open_memory(root), Disk()
+    taker = Taker(memory, disk)
+    snapshots = taker.snapshots
+    disk.fails_at = fails_at
+    ends = State.RESTS, State.WAITS
+    for tries in range(1, 4):
+        put(memory, tries, 1000 + tries)
+        taker.now_ms += 1000
+        taker.turn_until(lambda: disk.tried.count(fails_at) == tries and snapshots._core.state in ends)  # noqa: B023
+        assert (snapshots.failure, snapshots.written) == (None, 0)
+    assert fails_at.split()[1] in snapshots.no_room and "No space left" in snapshots.no_room
+    disk.fails_at = None
+    taker.write()
+    assert (snapshots.no_room, snapshots.given_up) == ("", 0 if fails_at == "write image" else 3)
+    if not snapshots.is_idle:
+        taker.write()
+    snapshots.close()
+    memory.close(clean=False)
+    cut_power(root)
+    again = open_memory(root)
+    assert set(content(again)) == {1, 2, 3}
+    again.close(clean=True)
+
+
+@pytest.mark.parametrize("number", [EIO, ENOSPC])
 @pytest.mark.parametrize("fails_at", FAILURES)
-def test_a_power_cut_after_a_failure_leaves_one_moment(root: Path, fails_at: str) -> None:
+def test_a_power_cut_after_a_failure_leaves_one_moment(root: Path, fails_at: str, number: int) -> None:
     memory, disk = open_memory(root), Disk()
     taker = Taker(memory, disk)
     put(memory, 5, 1000)
     taker.write()
-    disk.fails_at = fails_at
+    disk.fails_at, disk.errno = fails_at, number
     put(memory, 6, 2000)
     put(memory, 7000, 3000)
-    taker.write()
+    taker.now_ms += 1000
+    taker.turn_until(lambda: taker.snapshots.failure or taker.snapshots.no_room)
     taker.snapshots.close()
     memory.close(clean=False)
     cut_power(root)

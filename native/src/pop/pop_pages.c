@@ -247,13 +247,36 @@ static int copy_bytes(int image, uint64_t image_at, int journal, uint64_t journa
     return 0;
 }
 
+/* Pages from `numbers` on that lie behind each other in the image, too. */
+static uint32_t run_of(const uint32_t *numbers, uint32_t count)
+{
+    uint32_t run = 1;
+    while (run < count && numbers[run] == numbers[0] + run)
+        run++;
+    return run;
+}
+
+int rmq_pop_pages_room(int image, const uint32_t *numbers, uint32_t count)
+{
+    for (uint32_t i = 0, run; i < count; i += run) {
+        run = run_of(numbers + i, count - i);
+        off_t at = (off_t)numbers[i] * RMQ_POP_PAGE_BYTES, bytes = (off_t)run * RMQ_POP_PAGE_BYTES;
+        while (fallocate(image, 0, at, bytes) < 0) {
+            if (errno == EOPNOTSUPP)
+                return 0; /* a write tells it */
+            if (errno != EINTR)
+                return -errno;
+        }
+    }
+    return 0;
+}
+
 int rmq_pop_pages_apply(int image, int journal, uint64_t at, const uint32_t *numbers, uint32_t count)
 {
     uint8_t *room = malloc(RMQ_POP_CHUNK_BYTES);
     int rc = room ? 0 : -ENOMEM;
     for (uint32_t i = 0, run; !rc && i < count; i += run, at += (uint64_t)run * RMQ_POP_PAGE_BYTES) {
-        for (run = 1; i + run < count && numbers[i + run] == numbers[i] + run;)
-            run++;
+        run = run_of(numbers + i, count - i);
         rc = copy_bytes(image, (uint64_t)numbers[i] * RMQ_POP_PAGE_BYTES, journal, at, (uint64_t)run * RMQ_POP_PAGE_BYTES, room);
     }
     free(room);

@@ -65,6 +65,8 @@ int rmq_pop_pages_is_broken(const struct rmq_pop_pages *pages);
 void rmq_pop_pages_saved(struct rmq_pop_pages *pages);
 /* There is no snapshot under way any more: the next one has its pages, too. */
 void rmq_pop_pages_give_up(struct rmq_pop_pages *pages);
+/* Takes room on the disk for `count` pages of the image, so that no later write of them finds it full. 0 or -errno. */
+int rmq_pop_pages_room(int image, const uint32_t *numbers, uint32_t count);
 /* Copies `count` pages, which lie behind each other in a file from `at` on, to their places in the image. 0 or -errno. */
 int rmq_pop_pages_apply(int image, int journal, uint64_t at, const uint32_t *numbers, uint32_t count);
 /* cdef-end */
