@@ -32,6 +32,18 @@ DISK_MS = 2
 SOON_MS = 100
 """Time until the next try after a cause that ends by itself."""
 SOON = (lib.RMQ_CAUSE_SEGMENT_LATE, lib.RMQ_CAUSE_QUEUE_SLOT)
+STORE_MS = 1000
+"""Time between two batches while write stores nothing for anybody."""
+OF_STORE = {
+    lib.RMQ_FAULT_FSYNC: "a sync of the log has failed",
+    lib.RMQ_FAULT_DISK_FULL: "the disk is full",
+    lib.RMQ_FAULT_CREATE_FILE: "the next file of the log cannot be made",
+    lib.RMQ_FAULT_QUEUE_IO: "a queue or index file cannot be written",
+    lib.RMQ_FAULT_QUEUE_SYNC: "a sync of a queue or index file has failed",
+    lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "too few slaves are in sync",
+    lib.RMQ_CAUSE_HELD: "the log of a slave differs",
+}
+"""Causes that hold for all messages. No message waits longer because of them."""
 ASKING_MAX = 256
 """Messages that wait for one topic to be made. Further ones are due again soon."""
 FLUSH_LOOK_MS = 20
@@ -69,7 +81,7 @@ class Revival:
         """Copies that are counted."""
         self._now_ms = 0
         self._look_ms = 0
-        """Time of the next batch, if all that is ready was on disk."""
+        """Time of the next batch, if all that is ready was on disk, or write stores nothing."""
         self._next_tick_ms = 0
         self._known = CopiesKnown(lambda offset: lib.rmq_pop_flushed(windows, offset))
 
@@ -199,8 +211,7 @@ class Revival:
         elif left == lib.RMQ_POP_LEFT_NO_COPY:
             self._fail(slot, name, f"the record cannot be copied ({Cause(row.detail).name})")
         elif left == lib.RMQ_POP_LEFT_REFUSED:
-            wait_ms = SOON_MS if row.detail in SOON else 0
-            self._fail(slot, name, f"write refuses it (cause {row.detail})", wait_ms)
+            self._refused(slot, name, int(row.detail))
         else:
             self._end_by(self._aims[row.case_number], slot, row, name)
 
@@ -221,6 +232,13 @@ class Revival:
         lib.rmq_pop_copy_gone(self._windows, row.due.window, row.due.queue_offset)
         lib.rmq_pop_copies_release(self._native, slot)
         self._count(RevivalWord.GONE, 1)
+
+    def _refused(self, slot: int, name: Key, cause: int) -> None:
+        if (reason := OF_STORE.get(cause)) is not None:
+            self._look_ms = self._now_ms + STORE_MS
+            self._fail(slot, name, reason, STORE_MS)
+        else:
+            self._fail(slot, name, f"write refuses it (cause {cause})", SOON_MS if cause in SOON else 0)
 
     def _fail(self, slot: int, name: Key, reason: str, wait_ms: int = 0) -> None:
         """The message is due again later. Other groups do not wait for it."""
