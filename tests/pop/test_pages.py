@@ -171,3 +171,21 @@ def test_the_room_of_files_is_checked(tmp_path: Any) -> None:
         assert lib.rmq_pop_pages_apply(target.fileno(), source.fileno(), 4, five, 5) == -errno.EIO
     with journal.open("rb") as source, image.open("rb") as target:
         assert lib.rmq_pop_pages_apply(target.fileno(), source.fileno(), 4, numbers, 1) == -errno.EBADF
+
+
+def test_room_is_taken_for_holes_alone(tmp_path: Any) -> None:
+    """A second call changes nothing of the file: the next sync waits for no journal of the file system."""
+    image = tmp_path / "image"
+    image.write_bytes(b"\1" * PAGE)
+    numbers = ffi.new("uint32_t[]", [0, 5, 6, 2])
+    with image.open("r+b") as target:
+        assert lib.rmq_pop_pages_room(target.fileno(), numbers, 4) == 0
+        assert os.fstat(target.fileno()).st_blocks * 512 == 4 * PAGE
+        assert image.read_bytes() == b"\1" * PAGE + bytes(6 * PAGE)
+        target.write(b"\2" * (7 * PAGE))
+        target.flush()
+        os.utime(image, ns=(0, 0))
+        assert lib.rmq_pop_pages_room(target.fileno(), numbers, 4) == 0
+        assert os.fstat(target.fileno()).st_mtime_ns == 0
+    with image.open("rb") as target:
+        assert lib.rmq_pop_pages_room(target.fileno(), ffi.new("uint32_t[]", [9]), 1) == -errno.EBADF
