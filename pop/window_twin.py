@@ -295,6 +295,15 @@ class WindowTwin(EntryTwin):
         self.step(states.Moved(made))
         return int(DONE)
 
+    def changed_at(self, place: int, offset: int, client: int, invisible_ms: int) -> int:
+        """`rmq_pop_changed_at`."""
+        for entry in sorted(self.of_window[self.memory.window(place).id]):
+            slot = self.memory.entry(entry)
+            is_single = slot.base_offset == offset and slot.present == 1 and not slot.start_delta
+            if is_single and self.state_of(entry) is State.OPEN and self.open_bits(entry):
+                return int(slot.pop_time_ms) if (slot.client, slot.invisible_ms) == (client, invisible_ms) else -1
+        return -1
+
     def unsent(self, place: int, start: int, pop_time_ms: int) -> bool:
         """`rmq_pop_unsent`."""
         found = self._with_receipt(place, start, pop_time_ms)

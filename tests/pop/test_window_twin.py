@@ -104,6 +104,8 @@ class Play:
             offset = self.random.choice(offsets)
             give = self.give_at(offset, 0, [place])
             self.pair.call("change", place, start, time_ms, offset, give)
+            client = self.random.choice((give.client, 1))
+            self.pair.call("changed_at", place, offset, client, give.invisible_ms)
             self.receipts.append((place, offset, give.pop_time_ms, [offset]))
 
     def unsent(self) -> None:

@@ -131,6 +131,22 @@ def test_a_pop_without_an_answer_is_returned_as_a_whole(lives: Lives, again: str
     assert lives.memory.window(place).next_offset == 101
 
 
+@pytest.mark.parametrize("point", ["pop-move-old-done", "pop-changed"])
+def test_a_change_that_is_served_twice_has_one_receipt(lives: Lives, point: str) -> None:
+    """The replacement takes the request again. The receipt of its answer has to name the entry."""
+    worker = lives.next(f"{point}:1")
+    place = worker.make(1, 0, 0, 0)
+    worker.give(place, give_at(0, 2), [0, 1])
+    change, again = (Give(NOW_MS + later, MONO_MS, 0, 0, INVISIBLE_MS, client=7) for later in (1, 9))
+    with pytest.raises(DeathError):
+        worker.change(place, 0, NOW_MS, 0, change)
+    worker = lives.next()
+    assert worker.change(place, 0, NOW_MS, 0, again) == lib.RMQ_POP_KNOWN
+    assert worker.changed_at(place, 0, 8, INVISIBLE_MS) == -1
+    assert worker.changed_at(place, 0, 7, INVISIBLE_MS) == NOW_MS + 1
+    assert worker.ack(place, 0, NOW_MS + 1, 0, 1) == (lib.RMQ_POP_DONE, 1)
+
+
 @pytest.mark.parametrize("nth", [1, 2, 9])
 @pytest.mark.parametrize("point", ["pop-cut-reviving", "pop-cut-copied"])
 def test_copies_are_forgotten_though_the_first_cut_dies(lives: Lives, point: str, nth: int) -> None:

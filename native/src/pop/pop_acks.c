@@ -69,14 +69,20 @@ uint32_t rmq_pop_serve_ack(struct rmq_pop_desk *d, struct rmq_pop_row *row)
     return RMQ_POP_SERVED;
 }
 
-/* Gives the message another time. Without effect for a receipt of which nothing is known. */
+/* Gives the message another time. Without effect for a receipt of which nothing is known. A worker that dies before it has answered
+ * leaves the request to its replacement, which finds the message moved: the client gets the receipt that counts. */
 static int change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct named *n, struct rmq_pop_give *give)
 {
     int64_t start = row->ack.offset;
     if (n->place == RMQ_NONE)
         return RMQ_POP_UNKNOWN;
     give->pop_time_ms = rmq_pop_time_for(d->windows, &n->place, &start, 1, give->pop_time_ms);
-    return rmq_pop_change(d->windows, n->place, n->receipt.start_offset, n->receipt.pop_time_ms, start, give);
+    int result = rmq_pop_change(d->windows, n->place, n->receipt.start_offset, n->receipt.pop_time_ms, start, give);
+    if (result >= 0 && result != RMQ_POP_DONE) {
+        int64_t changed_ms = rmq_pop_changed_at(d->windows, n->place, start, give->client, give->invisible_ms);
+        give->pop_time_ms = changed_ms < 0 ? give->pop_time_ms : changed_ms;
+    }
+    return result;
 }
 
 uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)

@@ -371,6 +371,19 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
     return RMQ_POP_DONE;
 }
 
+static int rank_changed(const struct rmq_pop_windows *w, uint32_t entry, uint64_t bit)
+{
+    const struct rmq_pop_entry *e = &w->entries[entry];
+    return e->state == RMQ_POP_OPEN && e->present == 1 && !e->start_delta && rmq_pop_open_bits(e) & bit;
+}
+
+int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, uint32_t client, uint32_t invisible_ms)
+{
+    uint32_t entry = rmq_pop_entry_best(w, w->windows[place].id, offset, rank_changed);
+    const struct rmq_pop_entry *e = entry == RMQ_NONE ? NULL : &w->entries[entry];
+    return e && e->client == client && e->invisible_ms == invisible_ms ? e->pop_time_ms : -1;
+}
+
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms)
 {
     uint32_t id = w->windows[place].id, at = first_with_receipt(w, id, start_offset, pop_time_ms);
