@@ -21,7 +21,10 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.drills.drill import Drill, Fault
+from ringmq.loadtest.drills.load import BROKER
+from ringmq.loadtest.drills.pop_load import POP_TOPIC
 from ringmq.loadtest.drills.reads import TOPIC
+from ringmq.loadtest.load.pops import Popper
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -57,16 +60,38 @@ ELSEWHERE = {
     "control-rules-published": "no worker publishes rules yet; tests/native/crash_cases.py",
     "control-subscription-nameless": "needs a full table; tests/native/crash_cases.py",
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
+    "pop-clamp-acked": "needs records that a power cut took; tests/pop/window_crash_cases.py",
+    "pop-clamp-copied": "needs records that a power cut took; tests/pop/window_crash_cases.py",
+    "pop-clamp-next-offset": "needs records that a power cut took; tests/pop/window_crash_cases.py",
+    "pop-copy-attempted": "needs a retry topic that refuses; tests/pop/window_crash_cases.py",
+    "pop-copy-gone": "needs retention; tests/pop/window_crash_cases.py",
+    "pop-copy-missed": "needs a retry topic that refuses; tests/pop/window_crash_cases.py",
+    "pop-copy-withdrawn": "no load acknowledges late; tests/pop/window_crash_cases.py",
+    "pop-cut-copied": "the main process does it in an ordered cut; tests/pop/window_crash_cases.py",
+    "pop-cut-reviving": "the main process does it in an ordered cut; tests/pop/window_crash_cases.py",
+    "pop-given-again": "needs an answer that was not sent; tests/pop/window_crash_cases.py",
+    "pop-page-given-up": "needs a snapshot without memory; tests/pop/window_crash_cases.py",
+    "pop-page-reopened": "needs a death before the snapshot is on disk; tests/pop/window_crash_cases.py",
+    "pop-record-gone": "needs retention; tests/pop/window_crash_cases.py",
+    "pop-start-freed": "needs a death at another point; tests/pop/window_crash_cases.py",
+    "pop-start-move-done": "needs a death at another point; tests/pop/window_crash_cases.py",
+    "pop-start-moved": "needs a death at another point; tests/pop/window_crash_cases.py",
+    "pop-start-returned": "needs a death at another point; tests/pop/window_crash_cases.py",
+    "pop-start-revived": "needs a death at another point; tests/pop/window_crash_cases.py",
+    "pop-start-window": "needs a damaged window; tests/pop/window_crash_cases.py",
+    "pop-window-ended": "needs a reset; tests/pop/window_crash_cases.py",
     "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
 
 REPLICATION = ("receive-", "ha-")
 """Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
-NO_WORKER_YET = ("reader-poll", "pop-")
-"""Points that no load passes yet. Those of polls: tests/native/held_crash_cases.py."""
+NO_WORKER_YET = ("reader-poll",)
+"""Points that no worker of the product passes yet: tests/native/held_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
-AT_START = {"port-acknowledged": "delay", "port-claimed": "delay", "reader-started": "read-0"}
+AT_START = {
+    "pop-chunk-reserved": "pop", "port-acknowledged": "delay", "port-claimed": "delay", "reader-started": "read-0",
+}  # fmt: skip
 
 
 def all_points() -> list[str]:
@@ -98,6 +123,7 @@ class CrashDrill(Drill):
             self._held_pulls(client),
             self._new_topics(producer),
             self._join_and_leave(),
+            self._new_pop_groups(client),
         ]
 
     async def inject(self, fault: Fault) -> None:
@@ -198,6 +224,18 @@ class CrashDrill(Drill):
                     async for _ in consumer.batches():
                         if not self.running:
                             break
+
+    async def _new_pop_groups(self, client: RemotingClient) -> None:
+        """Groups that pop for the first time: their windows are made."""
+        number = 0
+        while self.running:
+            number += 1
+            group = f"drill_windows{number % 2000}"
+            popper = Popper(client, lambda: self.broker.address, BROKER, POP_TOPIC, group, timeout_ms=1000)
+            with contextlib.suppress(RingmqError, OSError):
+                for one in await popper.pop(1, 60_000):
+                    await popper.ack(one.receipt)
+            await asyncio.sleep(0.2)  # span: the pace of the load
 
 
 def led_through(points: list[str], drill: CrashDrill) -> None:
