@@ -1,0 +1,230 @@
+"""Twin of the table of polls (native/src/pop/pop_polls.c): dictionaries and lists, and polls by their serials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from ringmq.native import lib
+
+ALL_QUEUES = -1
+BYTES_MAX: int = lib.RMQ_POP_POLLS_BYTES_MAX
+POLLS_MAX: int = lib.RMQ_POP_POLLS_MAX
+
+
+class Key(NamedTuple):
+    """The topic, group and queue that polls wait for."""
+
+    topic_id: int
+    group_id: int
+    queue_id: int
+
+
+class Client(NamedTuple):
+    """A connection of a read worker."""
+
+    role: int
+    role_generation: int
+    connection: int
+    connection_generation: int
+
+
+class Poll(Struct):
+    """A poll that waits. `order`: polls with the same time are over in the order of their additions."""
+
+    key: Key
+    client: Client
+    serial: int
+    due_ms: int
+    size: int
+    order: int
+
+
+class Limits(NamedTuple):
+    """`struct rmq_pop_poll_limits`."""
+
+    polls: int
+    keys: int
+    of_key: int
+
+
+class _State(Enum):
+    ASLEEP = 0
+    AWAKE = 1
+    BEHIND = 2
+
+
+class _Key(Struct):
+    polls: list[Poll] = field(default_factory=list)
+    retries: list[int | None] = field(default_factory=lambda: [None, None])
+    state: _State = _State.ASLEEP
+
+
+class PollsTwin:
+    """The polls of one process."""
+
+    def __init__(self) -> None:
+        self.polls: dict[int, Poll] = {}
+        self._keys: dict[Key, _Key] = {}
+        self._of_topic: dict[int, list[tuple[Key, bool]]] = {}
+        """The keys of a topic, the newest first, and whether it is a topic of their retries."""
+        self._of_group: dict[int, list[Key]] = {}
+        self._awake: list[Key] = []
+        self._behind: list[Key] = []
+        self._order = 0
+
+    # ---- polls ----
+
+    def add(self, key: Key, client: Client, serial: int, due_ms: int, size: int, limits: Limits) -> bool:
+        """A poll waits. False: a limit is reached."""
+        if self._is_full(key, size, limits):
+            return False
+        self._order += 1
+        poll = Poll(key, client, serial, due_ms, size, self._order)
+        if key not in self._keys:
+            self._keys[key] = _Key()
+            self._of_topic.setdefault(key.topic_id, []).insert(0, (key, False))
+            self._of_group.setdefault(key.group_id, []).insert(0, key)
+        self._keys[key].polls.append(poll)
+        self.polls[serial] = poll
+        return True
+
+    def _is_full(self, key: Key, size: int, limits: Limits) -> bool:
+        known, count = self._keys.get(key), len(self.polls)
+        if count >= min(limits.polls, POLLS_MAX) or sum(poll.size for poll in self.polls.values()) + size > BYTES_MAX:
+            return True
+        return len(self._keys) >= limits.keys if known is None else len(known.polls) > limits.of_key
+
+    def end(self, serial: int) -> None:
+        """The poll is over."""
+        poll = self.polls.pop(serial)
+        known = self._keys[poll.key]
+        known.polls.remove(poll)
+        if known.polls:
+            return
+        self._leave(poll.key)
+        self._of_topic[poll.key.topic_id].remove((poll.key, False))
+        self._of_group[poll.key.group_id].remove(poll.key)
+        for topic_id in known.retries:
+            if topic_id is not None:
+                self._of_topic[topic_id].remove((poll.key, True))
+        del self._keys[poll.key]
+
+    def closed(self, client: Client) -> int:
+        """The polls of a closed connection are over. Returns their number."""
+        return self._end_all(poll.serial for poll in list(self.polls.values()) if poll.client == client)
+
+    def restarted(self, role: int, generation: int) -> int:
+        """Those of older processes of a read worker are over. Returns their number."""
+        return self._end_all(
+            poll.serial
+            for poll in list(self.polls.values())
+            if poll.client.role == role and poll.client.role_generation < generation
+        )
+
+    def _end_all(self, serials: Iterable[int]) -> int:
+        count = 0
+        for serial in serials:
+            self.end(serial)
+            count += 1
+        return count
+
+    def count_of(self, key: Key) -> int:
+        """Polls of a key."""
+        known = self._keys.get(key)
+        return 0 if known is None else len(known.polls)
+
+    @property
+    def keys(self) -> set[Key]:
+        """Those for which polls wait."""
+        return set(self._keys)
+
+    def set_retries(self, key: Key, v1: int | None, v2: int | None) -> None:
+        """Topics of the retries of a key are known. A known one is not forgotten."""
+        known = self._keys.get(key)
+        for number, topic_id in enumerate((v1, v2)):
+            if known is not None and topic_id is not None and known.retries[number] is None:
+                known.retries[number] = topic_id
+                self._of_topic.setdefault(topic_id, []).insert(0, (key, True))
+
+    # ---- wake-ups ----
+
+    def wake_queue(self, topic_id: int, queue_id: int) -> int:
+        """A message has come. Returns the number of keys that wait for it; one with two lists counts twice."""
+        woken = [
+            key
+            for key, is_retry in self._of_topic.get(topic_id, [])
+            if is_retry or key.queue_id in (ALL_QUEUES, queue_id)
+        ]
+        for key in woken:
+            self._wake(key)
+        return len(woken)
+
+    def wake_group(self, group_id: int) -> None:
+        """Something has changed for all keys of a group."""
+        for key in self._of_group.get(group_id, []):
+            self._wake(key)
+
+    def wake_key(self, key: Key) -> None:
+        """Something has changed for a key."""
+        if key in self._keys:
+            self._wake(key)
+
+    def take_awake(self) -> list[int]:
+        """The polls of the key that has been awake the longest, which is asleep now. []: none is awake."""
+        if not self._awake:
+            return []
+        key = self._awake[0]
+        self._leave(key)
+        return [poll.serial for poll in self._keys[key].polls]
+
+    @property
+    def is_awake(self) -> bool:
+        """True if some key is."""
+        return bool(self._awake)
+
+    def put_behind(self, serial: int) -> None:
+        """A message is there for the poll's key, and cannot be given now."""
+        key = self.polls[serial].key
+        if self._keys[key].state is _State.ASLEEP:
+            self._enter(key, _State.BEHIND)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if some key is."""
+        return bool(self._behind)
+
+    def go_on(self, room: int) -> None:
+        """Wake keys that are behind, those that are so the longest."""
+        for key in self._behind[:room]:
+            self._wake(key)
+
+    def _wake(self, key: Key) -> None:
+        if self._keys[key].state is not _State.AWAKE:
+            self._leave(key)
+            self._enter(key, _State.AWAKE)
+
+    def _enter(self, key: Key, state: _State) -> None:
+        self._keys[key].state = state
+        (self._awake if state is _State.AWAKE else self._behind).append(key)
+
+    def _leave(self, key: Key) -> None:
+        known = self._keys[key]
+        if known.state is not _State.ASLEEP:
+            (self._awake if known.state is _State.AWAKE else self._behind).remove(key)
+        known.state = _State.ASLEEP
+
+    # ---- time ----
+
+    def due(self, now_ms: int) -> int | None:
+        """The poll whose time is over the longest."""
+        first = min(self.polls.values(), key=lambda poll: (poll.due_ms, poll.order), default=None)
+        return None if first is None or first.due_ms > now_ms else first.serial
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time at which the next poll is over. C may say an earlier one."""
+        return min((poll.due_ms for poll in self.polls.values()), default=None)
