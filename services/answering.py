@@ -60,8 +60,11 @@ class ServedWaiting(Protocol):
 
 
 class Answering(Part):
-    """Owns the services and their requests and answers. `others` and `on_reader_restart`: see Intake. `waiting`: serves
-    in `wait`, which a loop calls in place of its sleep; asks in the inbox are no reason for a turn then."""
+    """Owns the services and their requests and answers.
+
+    `others`, `on_reader_restart`, `on_closed`, `keeps_asks`: see Intake. `waiting`: serves in `wait`, which a loop
+    calls in place of its sleep; asks in the inbox are no reason for a turn then.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,8 @@ class Answering(Part):
         waiting: ServedWaiting | None = None,
         others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
         on_reader_restart: Callable[[int, int], None] | None = None,
+        on_closed: Callable[[Connection], None] | None = None,
+        keeps_asks: bool = False,
         on_rest: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
@@ -118,6 +123,8 @@ class Answering(Part):
             on_reader_restart=on_reader_restart,
             plain=plain,
             on_plain=times.measure,
+            on_closed=on_closed,
+            keeps_asks=keeps_asks,
         )
         self._is_closing = False
         self.has_taken = False

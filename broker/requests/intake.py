@@ -40,7 +40,8 @@ class Intake:
     `on_junk` gets a line about bytes of a peer that are no request. `others`: type of a record without a connection ->
     its handler. `before_request` is called before a request is decoded. `on_reader_restart` gets port and generation of
     a read worker that was started again: its connections of earlier generations are gone. `plain` takes a batch before
-    each record that is taken alone; `on_plain` gets each request of the batch.
+    each record that is taken alone; `on_plain` gets each request of the batch. `on_closed` gets connections that are
+    closed. `keeps_asks`: requests keep their frames, so that read workers may hold them.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Intake:
         on_reader_restart: Callable[[int, int], None] | None = None,
         plain: PlainRequests | None = None,
         on_plain: Callable[[Request], None] | None = None,
+        on_closed: Callable[[Connection], None] | None = None,
+        keeps_asks: bool = False,
     ) -> None:
         self._plane = plane
         self._role = role
@@ -70,6 +73,7 @@ class Intake:
         self._before_request = before_request
         self._on_reader_restart = on_reader_restart
         self._plain, self._on_plain = plain, on_plain
+        self._on_closed, self._keeps_asks = on_closed, keeps_asks
         self._generations: dict[int, int] = {}
         """Port of each read worker that has sent a record -> its generation."""
         self._ports = {reader.role: reader.port for reader in plane.readers}
@@ -151,10 +155,12 @@ class Intake:
         if record.type == lib.RMQ_INBOX_CLOSED:
             self._requests.end(connection)
             self._replies.end(connection)
+            if self._on_closed is not None:
+                self._on_closed(connection)
         elif record.type == lib.RMQ_INBOX_JUNK:
             frame_bytes_max = int(self._plane.header.settings.frame_bytes_max)
             self._on_junk(f"junk from {connection.host}: {describe(record.payload, frame_bytes_max)}")
-        elif record.type == lib.RMQ_INBOX_COLD_FRAME:
+        elif record.type in (lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_INBOX_HELD):
             if self._before_request is not None:
                 self._before_request(now_ms)
             request = self._decode(record, connection, now_ms)
@@ -163,7 +169,7 @@ class Intake:
 
     def _decode(self, record: Ask, connection: Connection, now_ms: int) -> Request | None:
         try:
-            return request_of(record, connection, now_ms)
+            return request_of(record, connection, now_ms, keeps_ask=self._keeps_asks)
         except UnreadableHeader as error:
             self._on_junk(f"junk from {connection.host}: {error}")
             self._requests.effects.append(_refusal(error, record, connection))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringmq.broker.requests.request import Connection, Request
 from ringmq.ipc.asks import Ask
+from ringmq.ipc.held_polls import first_ask
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, SerializeType, decode_payload
 from ringmq.remoting.errors import RemotingError
@@ -38,8 +39,12 @@ def connection_of(record: Ask, reader: int) -> Connection:
     )
 
 
-def request_of(record: Ask, connection: Connection, now_ms: int) -> Request:
-    """The request in a cold frame. A send's frame ends after its header, but the length of its body is known."""
+def request_of(record: Ask, connection: Connection, now_ms: int, *, keeps_ask: bool = False) -> Request:
+    """The request in a cold frame. A send's frame ends after its header, but the length of its body is known.
+
+    `keeps_ask`: the request keeps the bytes of the frame.
+    """
+    record, held_until_ns = first_ask(record)
     view = memoryview(record.payload)
     if len(view) < 8:
         raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
@@ -54,6 +59,8 @@ def request_of(record: Ask, connection: Connection, now_ms: int) -> Request:
         body_length,
         received_mono_ns=record.received_mono_ns,
         frame_bytes=record.frame_length,
+        ask=record.payload if keeps_ask else b"",
+        held_until_ns=held_until_ns or 0,
     )
 
 

@@ -61,6 +61,10 @@ class Request(Struct):
     received_mono_ns: int = 0
     """Time when its read worker received it. 0 = unknown."""
     frame_bytes: int = 0
+    ask: bytes = b""
+    """The frame as it came in the inbox, if its read worker may hold it (`Intake`)."""
+    held_until_ns: int = 0
+    """An earlier process of the answerer has held the request until then, by the monotonic clock. 0: none has."""
 
     @property
     def actor(self) -> Actor:

@@ -16,16 +16,19 @@ from ringmq.native import ffi, lib
 
 class Serving:
     """Owns struct rmq_serving. `rings`: struct rmq_ring * whose records are for Python. `run`: the C loop, called with
-    the struct and the longest time in ms; it returns a reason."""
+    the struct and the longest time in ms; it returns a reason. `arrived`: a struct rmq_ring * whose records it takes,
+    beside its asks."""
 
     def __init__(
-        self, plane: Plane, role: int, answerer: int, rings: Sequence[Any], run: Callable[[Any, int], int]
-    ) -> None:
+        self, plane: Plane, role: int, answerer: int, rings: Sequence[Any], run: Callable[[Any, int], int],
+        *, arrived: Any = ffi.NULL,
+    ) -> None:  # fmt: skip
         if len(rings) > lib.RMQ_SERVING_RINGS_MAX:
             raise ValueError(f"{len(rings)} rings, a wait looks at {lib.RMQ_SERVING_RINGS_MAX} at most")
         self._plane, self._role, self._run = plane, role, run
         self.struct = ffi.new("struct rmq_serving *")
         self.struct.role, self.struct.answerer, self.struct.ring_count = role, answerer, len(rings)
+        self.struct.arrived = arrived
         for number, ring in enumerate(rings):
             self.struct.rings[number] = ring
         self._inbox = plane.header.asks.answerer[answerer].inbox

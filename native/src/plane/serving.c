@@ -30,6 +30,7 @@ static void look(struct rmq_plane *plane, struct rmq_serving *s, struct rmq_serv
 {
     const struct rmq_ring *inbox = &rmq_answerer_at(plane, s->answerer)->inbox;
     *seen = (struct rmq_serving_seen){.now_ns = rmq_mono_ns(), .has_ask = rmq_ring_used(inbox) != 0};
+    seen->has_ask |= s->arrived && rmq_ring_used(s->arrived);
     seen->has_news = rmq_load(&rmq_header(plane)->settings.config_version) != s->config_version;
     if (rmq_load_relaxed(&s->news))
         seen->has_news = __atomic_exchange_n(&s->news, 0, __ATOMIC_ACQ_REL);

@@ -25,6 +25,7 @@ struct rmq_serving {
     uint32_t role, answerer;
     uint32_t ring_count;
     const struct rmq_ring *rings[RMQ_SERVING_RINGS_MAX];
+    const struct rmq_ring *arrived; /* the turn takes its records, too; NULL: there is none */
     /* set before each call */
     uint32_t config_version;    /* of the settings that the owner has read */
     /* set by any thread of the owner, before it rings the bell */
@@ -51,8 +52,8 @@ struct rmq_serving_seen {
 uint32_t rmq_serving_step(struct rmq_serving *s, const struct rmq_serving_seen *seen);
 /* cdef-end */
 
-/* Serves asks from the front of the inbox, a bounded number. *taken = asks that left the inbox. Returns 0, or why Python has to go
- * on. It wakes the askers. */
+/* Serves asks from the front of the inbox, a bounded number, and what has arrived. *taken = records that left both. Returns 0, or
+ * why Python has to go on. It wakes the askers. */
 typedef uint32_t rmq_serving_turn(void *owner, int64_t now_ns, uint32_t *taken);
 
 /* Waits at most `timeout_ms`, and serves. The caller has armed the bell and looked at its inputs; the bell is disarmed behind it.
