@@ -304,7 +304,9 @@ WORKERS = WorkerTable(
             "pop", lib.RMQ_ROLE_POP, "ringmq.pop.worker", StopPhase.POP, CpuClass.SERVICE, start=Start.OPEN_WORK,
             is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(codes=(200050, 200051, 200052, 200053, 200055, 200151)),
-            port=PortRow("ringmq.pop.arena:arena_bytes", lib.RMQ_PORT_COMMITS, weight=1, parked_max=4096),
+            port=PortRow(
+                "ringmq.pop.arena:arena_bytes", lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS, weight=1, parked_max=4096
+            ),
             needed_at_once="ringmq.pop.open_work:has_open_work",
         ),
         WorkerRow(

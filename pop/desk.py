@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.reply_queue import ReplyQueues
-from ringmq.broker.requests.request import Outbox
+from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
@@ -85,8 +85,10 @@ class Desk(Part):
             plane, role, inbox, windows, self.windows, self._filters, self._reader, broker_name,
             int(memory.layout.entries_max), int(memory.header.marks_from), random.getrandbits(64),
         )  # fmt: skip
-        self.serving = Serving(plane, role, inbox.answerer, rings, self.native.serve_waiting)
-        outbox, replies = Outbox(), ReplyQueues(plane.readers, inbox)
+        arrived = ffi.addressof(plane.header.ports.port[plane.port_of(role)], "arrived")
+        self.serving = Serving(plane, role, inbox.answerer, rings, self.native.serve_waiting, arrived=arrived)
+        self._replies = replies = ReplyQueues(plane.readers, inbox)
+        outbox = Outbox()
         self._requests = PopRequests(
             plane, self.native, self.windows, self._filters, config, control, outbox, replies, lambda: self._stopped,
             self.serving, config_version,
@@ -99,6 +101,7 @@ class Desk(Part):
             plane, role, inbox, [self._requests, self._looks], control, outbox, config, log_view, log_line,
             replies=replies, plain=self._requests, waiting=self._requests,
             others={lib.RMQ_INBOX_UNSENT: self._on_unsent}, on_reader_restart=self._on_reader_restart,
+            on_closed=self._on_closed, keeps_asks=True,
         )  # fmt: skip
         self._generations = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
         self._asks = 0
@@ -119,6 +122,7 @@ class Desk(Part):
 
     def begin(self) -> None:
         """See Part."""
+        self.native.polls.begin()
         self._answering.begin()
 
     def turn(self, now_ms: int) -> bool:
@@ -142,7 +146,8 @@ class Desk(Part):
     def sleep_ms(self, now_ms: int) -> int:
         """See Part."""
         due_ms = min(self._next_look_ms, self._next_step_ms) if self.windows.is_looking else self._next_look_ms
-        return min(self._answering.sleep_ms(now_ms), max(0, due_ms - now_ms))
+        sleep_ms = min(self._answering.sleep_ms(now_ms), self.native.polls.sleep_ms())
+        return min(sleep_ms, max(0, due_ms - now_ms))
 
     @property
     def is_idle(self) -> bool:
@@ -157,16 +162,28 @@ class Desk(Part):
         self._filters.close()
         self._reader.close()
 
-    @staticmethod
-    def _polls_waiting(group: str, topic: str, queue_id: int) -> int:
-        """No poll waits: a pop that finds nothing is answered at once."""
-        return 0
+    # ---- polls ----
+
+    def wake_group(self, group_id: int) -> None:
+        """Windows of a group have begun anew: its polls look for messages once more."""
+        self.native.polls.wake_group(group_id)
+
+    def look_for_retries(self) -> None:
+        """Topics of retries were made: polls wait for messages there, too."""
+        self.native.polls.look()
+
+    def _polls_waiting(self, group: str, topic: str, queue_id: int) -> int:
+        topic_id, group_id = self._plane.topic_find(topic), self._plane.group_find(group)
+        return 0 if topic_id is None or group_id is None else self.native.polls.count_of(topic_id, group_id, queue_id)
+
+    def _on_closed(self, connection: Connection) -> None:
+        self.native.polls.closed(self._replies.role_of(connection.reader), connection)
 
     # ---- answers that no client has received ----
 
     def _on_unsent(self, record: Ask, now_ms: int) -> None:
         told = self._inbox.unsent(record)
-        if told is not None and not told.is_held:
+        if told is not None:
             self.native.unsent(told.serial)
 
     def _on_reader_restart(self, port: int, generation: int) -> None:
@@ -180,6 +197,7 @@ class Desk(Part):
         if generation <= before:
             return
         self._generations[role] = generation
+        self.native.polls.restarted(role, generation)
         for told in self._inbox.unconsumed(role, before):
             self.native.unsent(told.serial)
 
@@ -192,6 +210,7 @@ class Desk(Part):
 
     def _look(self, now_ms: int) -> None:
         self._reader.tick()
+        self.native.polls.look()
         bound = self.native.counted(Counter.BOUND)
         if bound > self._bound_told and self._line(
             now_ms, "bound", f"pop: {bound - self._bound_told} pops were answered empty, because too many messages are "

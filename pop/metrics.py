@@ -21,7 +21,9 @@ _SINGLE = {
     "ringmq_pop_reviving": Gauge.REVIVING,
 }
 _BY_RESULT: dict[str, dict[str, int]] = {
-    "ringmq_pop_requests_total": {"found": Counter.POPS, "empty": Counter.EMPTY, "bound": Counter.BOUND},
+    "ringmq_pop_requests_total": {
+        "found": Counter.POPS, "empty": Counter.EMPTY, "bound": Counter.BOUND, "full": Counter.FULL,
+    },
     "ringmq_pop_acks_total": {
         "done": Counter.ACKS, "late": Counter.ACKS_LATE, "foreign": Counter.ACKS_FOREIGN,
         "withdrawn": Counter.PASSED_OVER,

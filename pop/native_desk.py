@@ -13,6 +13,7 @@ from ringmq.ipc.plain_requests import Record, Table
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.filters import Filters
+from ringmq.pop.polls import Polls
 from ringmq.pop.role_words import Counter
 from ringmq.pop.window_names import WindowNames
 from ringmq.remoting.codes import RequestCode
@@ -55,12 +56,14 @@ class NativeDesk:
         d.broker_bytes, d.broker[0 : len(broker)] = len(broker), list(broker)
         d.entries_max, d.share_max = entries_max, max(entries_max // SHARE_OF_ENTRIES, SHARE_MIN)
         d.marks_from, d.random = marks_from, seed or 1
+        self.polls = Polls(plane, d)
         self._taken = ffi.new("uint32_t *")
         self._config: BrokerConfig | None = None
         """The configuration that the struct has."""
 
     def close(self) -> None:
         """Free what C has allocated. No call may follow."""
+        self.polls.close()
         lib.rmq_pop_given_close(self._given)
         self._given = ffi.NULL
 
@@ -75,6 +78,7 @@ class NativeDesk:
 
     def _set(self, config: BrokerConfig, *, stopped: bool) -> None:
         d, self._config = self.struct, config
+        self.polls.set_limits(config)
         d.slow_after_ns = config.slow_request_ms * 1_000_000
         v2 = config.enable_retry_topic_v2
         v1 = not v2 or config.retrieve_message_from_pop_retry_topic_v1
@@ -108,6 +112,9 @@ class NativeDesk:
         ffi.memmove(ffi.addressof(fields), record.data, len(record.data))
         ffi.memmove(row.text, record.text, len(record.text))
         row.has_waited = has_waited
+        ask = ffi.from_buffer("uint8_t[]", request.ask)
+        row.frame, row.frame_bytes = ask if request.ask else ffi.NULL, len(request.ask)
+        row.until_ns = request.held_until_ns
         why = int(lib.rmq_pop_serve(self.struct, code))
         lib.rmq_pop_desk_wake(self.struct)
         return why
@@ -131,7 +138,7 @@ class NativeDesk:
 
     def unsent(self, serial: int) -> int:
         """Take an answer back that no client has received. Returns the number of its pops."""
-        count = int(lib.rmq_pop_given_unsent(self._given, self.struct.windows, serial))
+        count = self.polls.unsent(serial)
         self.count(Counter.UNSENT, count)
         return count
 

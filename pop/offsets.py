@@ -22,7 +22,10 @@ FOLLOWED_PER_TURN = 512
 
 
 class Offsets:
-    """Reports offsets, a pass over all windows each second."""
+    """Reports offsets, a pass over all windows each second.
+
+    `on_moved`: called with the id of a group of which a window has begun anew.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,9 @@ class Offsets:
         names: WindowNames,
         windows_max: int,
         log_line: Callable[[str], None],
+        on_moved: Callable[[int], None],
     ) -> None:
-        self._plane, self._names, self._log_line = plane, names, log_line
+        self._plane, self._names, self._log_line, self._on_moved = plane, names, log_line, on_moved
         self._rows = ffi.new("struct rmq_pop_offset[]", windows_max)
         self._native = ffi.new("struct rmq_pop_offsets *")
         self._native.windows, self._native.plane, self._native.port = windows, plane.struct, port
@@ -104,5 +108,6 @@ class Offsets:
                 self._names.end(window)
             else:
                 self._names.begin_at(window, offset)
+            self._on_moved(window.group_id)
         except (RequestError, OSError) as error:
             self._log_line(f"pop: a window that was set back to {offset} cannot be made: {error}")

@@ -103,7 +103,7 @@ class PopRequests:
     @property
     def has_news(self) -> bool:
         """See HostedService."""
-        return False
+        return self._desk.polls.is_awake
 
     @property
     def is_polling(self) -> bool:
@@ -113,19 +113,17 @@ class PopRequests:
     @property
     def is_idle(self) -> bool:
         """See HostedService."""
-        return not self._later and not self._asking and not self._compiling
+        return not self._later and not self._asking and not self._compiling and not len(self._desk.polls)
 
     def turn(self, now_ms: int) -> bool:
         """See HostedService."""
-        self._now_ms = now_ms
-        if not self._later and not self._compiling:
-            return False
         self._begin(now_ms)
+        self._desk.polls.turn()
         self._on_compiled(self._compiling.turn())
         waiting, self._later = self._later, deque()
         for one in waiting:
             self._serve_again(one)
-        return len(self._later) < len(waiting) or bool(self._compiling)
+        return len(self._later) < len(waiting) or bool(self._compiling) or self._desk.polls.is_awake
 
     def save_if_due(self, now_ms: int) -> None:
         """See HostedService. The windows are saved elsewhere."""

@@ -62,15 +62,16 @@ class Memory(Protocol):
 
 
 class Revival:
-    """The copies of one worker."""
+    """The copies of one worker. `on_made`: called when topics for them were made, before they have any."""
 
     def __init__(
         self, *, plane: Plane, port: Port, memory: Memory, windows: Any, names: WindowNames, targets: CopyTargets,
         config: Callable[[], BrokerConfig], control: PopAsks, words: Any, log_line: Callable[[str], None],
+        on_made: Callable[[], None],
     ) -> None:  # fmt: skip
         self._plane, self._port, self._memory, self._windows = plane, port, memory, windows
         self._names, self._targets, self._config, self._control = names, targets, config, control
-        self._words = words
+        self._words, self._topics_made = words, on_made
         self._lines = LogLines(log_line)
         self._batches = CopyBatches(plane, port, windows)
         self._native = self._batches.native
@@ -267,6 +268,8 @@ class Revival:
             self._control.make(asked, self._now_ms, lambda refusal: self._on_made(asked, refusal))
 
     def _on_made(self, asked: PopAsk, refusal: RequestError | None) -> None:
+        if refusal is None:
+            self._topics_made()
         for slot in self._asking.pop(asked, ()):
             name = self._name_of(self._native.rows[slot])
             if refusal is None:

@@ -28,6 +28,8 @@ class Counter(IntEnum):
     """Pops of single queues that no client has received. Their messages are given again at once."""
     BOUND = lib.RMQ_POP_COUNT_BOUND
     """Pops that were answered empty, because too many messages are open."""
+    FULL = lib.RMQ_POP_COUNT_FULL
+    """Pops that found nothing, and could not wait because too many do."""
     PASSED_OVER = lib.RMQ_POP_COUNT_PASSED_OVER
     """Copies in retry topics that no consumer gets, because the message was acknowledged before."""
     UNREADABLE = lib.RMQ_POP_COUNT_UNREADABLE

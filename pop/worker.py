@@ -64,7 +64,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     revival = Revival(
         plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
         targets=CopyTargets(Topics(plane), config), config=config, control=control,
-        words=plane.role(spec.role).counters, log_line=log.warning,
+        words=plane.role(spec.role).counters, log_line=log.warning, on_made=desk.look_for_retries,
     )  # fmt: skip
     snapshots = Snapshots(
         memory, log_view(), plane.watermarks, names, copies_from=revival.copies_from,
@@ -79,7 +79,9 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     return PopService(
         plane=plane, role=spec.role, windows=windows, entries_max=int(memory.layout.entries_max), desk=desk,
         recovery=Recovery(plane, port, windows, log_view(), since), revival=revival,
-        offsets=Offsets(plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning),
+        offsets=Offsets(
+            plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
+        ),
         snapshots=snapshots, close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 

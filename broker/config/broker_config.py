@@ -161,6 +161,12 @@ class BrokerConfig:
     enable_pop_message_threshold: bool = switch("enablePopMessageThreshold", False, live=True)
     pop_inflight_message_threshold: int = number("popInflightMessageThreshold", 10_000, 0, _INT32, live=True)
     """Open messages of a group in one queue beyond which nothing more of it is given."""
+    pop_polling_size: int = number("popPollingSize", 1024, 0, _INT32, live=True)
+    """Pops of a topic, a group and a queue that wait for a message. One more does, too."""
+    pop_polling_map_size: int = number("popPollingMapSize", 100_000, 0, _INT32, live=True)
+    """Such triples for which pops wait."""
+    max_pop_polling_size: int = number("maxPopPollingSize", 100_000, 0, _INT32, live=True)
+    """Pops that wait, all of them."""
     pop_open_max: int = number("ringmqPopOpenMax", 4_194_304, 4096, 67_108_864)
     """Entries of all groups. An entry holds up to 64 messages of one pop."""
     pop_revive_grace_ms: int = number("ringmqPopReviveGraceMs", 0, 0, 60_000, live=True)

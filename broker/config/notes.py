@@ -31,6 +31,9 @@ DIFFERENCES = {
     "metricsPromExporterHost": "empty means brokerIP1 in RocketMQ",
     "popFromRetryProbability": "RocketMQ accepts any number",
     "popInflightMessageThreshold": "RocketMQ accepts negative numbers, too",
+    "popPollingSize": "RocketMQ accepts negative numbers, too",
+    "popPollingMapSize": "beyond it further ones do not wait; in RocketMQ the oldest are forgotten",
+    "maxPopPollingSize": "at most 65536 wait",
     "reviveQueueNum": "no effect but on numbers in receipts and the queues of the revive topic",
     "storePathCommitLog": "RocketMQ accepts several folders joined by a comma",
 }

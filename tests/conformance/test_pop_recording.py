@@ -31,7 +31,6 @@ LATER_SCENES: Mapping[str, str] = {
 """By the beginnings of their names."""
 HOLDS_POLLS = {"stock": True, "ringmq": False}
 DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
-    ("polling-info", "pollingNum"): ("0", "long polls come later: the poll has been answered"),
     ("setup", "remark"): ("", "stock's answers about topics have a text that says nothing"),
     ("offset-after-pop", "offsets"): ((0, 0, 0, 0), "an offset stays at the first open message"),
     ("buffer-offset-after-stay-time", "offsets"): ((12,), "an offset stays at the first open message"),

@@ -15,7 +15,7 @@ from plane_kit import ROWS, Kit
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Inbox
-from ringmq.ipc.ports import Reader
+from ringmq.ipc.ports import PortPlan, Reader
 from ringmq.native import ffi, lib
 from ringmq.pop.desk import Desk
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
@@ -27,6 +27,7 @@ POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
 CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, POLLING_INFO)
 PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, CODES)
+PORT = PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS)
 BROKER = "broker-a"
 GROUP_ON = lib.RMQ_GROUP_LIVE | lib.RMQ_GROUP_CONSUME_ENABLE
 WINDOWS_MAX = 512
@@ -41,6 +42,9 @@ class StagePlane:
 
     def role(self, role: int) -> Any:
         return self.header.roles[role]
+
+    def port_of(self, role: int) -> int:
+        return int(lib.rmq_port_find(self.struct, role))
 
     def topic_find(self, name: str) -> int | None:
         return self._id(lib.rmq_topic_find(self.struct, name.encode(), len(name.encode())))
@@ -130,13 +134,21 @@ class StageMemory:
         return found
 
 
+class Hold(NamedTuple):
+    """The fields of a struct rmq_hold."""
+
+    slot: int
+    until_ns: int
+
+
 class Answer(NamedTuple):
-    """The answer of a client, with its verdict."""
+    """The answer of a client, with its verdict. Of a poll that is held: the answer at its time, and its ask."""
 
     command: RemotingCommand
     verdict: Any
     frame: bytes
     instead: bytes = b""
+    hold: Hold | None = None
 
     @property
     def code(self) -> int:
@@ -176,7 +188,7 @@ class Stage:
         has_row = any(row.role == ROLE for row in ROWS)
         self.kit = Kit(
             root, segment_bytes=1 << 20, queue_file_bytes=60_000, inbox_bytes=1 << 20,
-            answerers=() if has_row else (PLAN,),
+            answerers=() if has_row else (PLAN,), ports=() if has_row else (PORT,),
         )  # fmt: skip
         self.kit.marks.start_id = 9
         settings = self.kit.header.settings
@@ -189,6 +201,8 @@ class Stage:
         self.config = BrokerConfig(store_path_root_dir=str(root), broker_name=BROKER, **config)
         self.lines: list[str] = []
         self._pending = itertools.count(1)
+        self.asks: dict[int, bytes] = {}
+        """The frame of each ask, by its token."""
         self.generation = 5
         """Of the read worker."""
         self.kit.header.roles[READER].generation = self.generation
@@ -255,9 +269,10 @@ class Stage:
 
     def put(
         self, code: int, fields: Mapping[str, Any], body: bytes = b"", *, oneway: bool = False, odd: bool = False,
-        received_ns: int = 0, connection: int = 9,
+        received_ns: int = 0, connection: int = 9, role: int = READER, held_until_ns: int = 0,
     ) -> int:  # fmt: skip
-        """Ask as a read worker does. `odd`: in a form that C leaves to Python. Returns the token."""
+        """Ask as a read worker does. `odd`: in a form that C leaves to Python. `held_until_ns`: the read worker has
+        held the ask for another process of the desk. Returns the token."""
         pending = next(self._pending)
         texts = {name: str(value) for name, value in fields.items() if value is not None}
         flag = 2 if oneway else 0
@@ -267,14 +282,35 @@ class Stage:
             grown = len(b'"remark":"\\u0041",')
             header = int.from_bytes(frame[5:8]) + grown
             frame = (len(frame) - 4).to_bytes(4) + bytes([frame[4]]) + header.to_bytes(3) + frame[8:]
-        head = ffi.new("struct rmq_inbox_record *")
-        head.type, head.role, head.role_generation = lib.RMQ_INBOX_COLD_FRAME, READER, self.generation
-        head.connection, head.connection_generation, head.pending = connection, 3, pending
-        head.frame_length, head.peer_port, head.received_mono_ns = len(frame), 4321, received_ns
-        head.peer_host = bytes([127, 0, 0, 1]) + bytes(12)
-        code_ = lib.rmq_inbox_put(self.kit.plane, self.answerer, head, frame, len(frame), ffi.NULL)
-        assert code_ == 0
+        self.asks[pending] = frame
+        kind = lib.RMQ_INBOX_HELD if held_until_ns else lib.RMQ_INBOX_COLD_FRAME
+        if held_until_ns:
+            frame = held_until_ns.to_bytes(8, "little") + frame
+        self.note(
+            kind, frame, role=role, connection=connection, pending=pending, frame_length=len(self.asks[pending]),
+            received_ns=received_ns,
+        )  # fmt: skip
         return pending
+
+    def note(
+        self, kind: int, payload: bytes = b"", *, role: int = READER, connection: int = 9, pending: int = lib.RMQ_NONE,
+        frame_length: int = 0, received_ns: int = 0,
+    ) -> None:  # fmt: skip
+        """A record of a read worker in the inbox."""
+        head = ffi.new("struct rmq_inbox_record *")
+        head.type, head.role, head.role_generation = kind, role, self.generation
+        head.connection, head.connection_generation, head.pending = connection, 3, pending
+        head.frame_length, head.peer_port, head.received_mono_ns = frame_length, 4321, received_ns
+        head.peer_host = bytes([127, 0, 0, 1]) + bytes(12)
+        assert lib.rmq_inbox_put(self.kit.plane, self.answerer, head, payload, len(payload), ffi.NULL) == 0
+
+    def unsent(self, verdict: Verdict) -> None:
+        """The read worker has dropped an answer, or does not hold a poll."""
+        told = ffi.new("struct rmq_unsent *", {
+            "answerer_generation": self.kit.header.roles[ROLE].generation, "asker_generation": self.generation,
+            "serial": verdict.serial, "flags": verdict.flags, "reason": lib.RMQ_UNSENT_GONE,
+        })  # fmt: skip
+        self.note(lib.RMQ_INBOX_UNSENT, bytes(ffi.buffer(told)), pending=verdict.pending)
 
     def turn(self) -> None:
         """Turns of the desk, until it has nothing more to do."""
@@ -283,15 +319,20 @@ class Stage:
             if not self.desk.turn(self.now_ms):
                 return
 
-    def verdict(self) -> Answer | None:
+    def verdict(self, role: int = READER) -> Answer | None:
         """The next answer, as a read worker sends it."""
-        found = lib.rmq_verdict_take(self.kit.plane, self.answerer, READER)
+        found = lib.rmq_verdict_take(self.kit.plane, self.answerer, role)
         if found == ffi.NULL:
             return None
         size = ffi.sizeof("struct rmq_verdict")
         payload = bytes(ffi.buffer(ffi.cast("char *", found) + size, found.length - size))
         kind, told = found.type, (found.flags, found.serial, found.pending)
-        lib.rmq_verdict_done(self.kit.plane, self.answerer, READER, found)
+        lib.rmq_verdict_done(self.kit.plane, self.answerer, role, found)
+        if kind == lib.RMQ_VERDICT_HOLD:
+            hold, at = ffi.from_buffer("struct rmq_hold *", payload), ffi.sizeof("struct rmq_hold")
+            ask, frame = payload[at : at + hold.ask_bytes], payload[at + hold.ask_bytes :]
+            assert len(frame) == hold.answer_bytes
+            return Answer(_decoded(frame), Verdict(kind, *told), ask, frame, Hold(hold.slot, hold.deadline_ns))
         if kind != lib.RMQ_VERDICT_RECORDS:
             return Answer(_decoded(payload), Verdict(kind, *told), payload)
         frame, instead, pieces = self._assembled(payload)

@@ -73,7 +73,7 @@ def test_revive_queues_go_round(stage: Stage) -> None:
 
 def test_a_pop_that_finds_nothing_is_answered_at_once(stage: Stage) -> None:
     stage.pop()
-    answer = stage.pop(pollTime=15_000)
+    answer = stage.pop()
     assert (answer.code, answer.command.remark, answer.messages) == (210, "NO_MESSAGE_IN_QUEUE", [])
     assert answer.fields["startOffsetInfo"] == answer.fields["msgOffsetInfo"] == ""
     assert (answer.fields["restNum"], answer.fields["invisibleTime"]) == ("0", "60000")

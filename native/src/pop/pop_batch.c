@@ -4,6 +4,7 @@
 #include "base/number_text.h"
 #include "codec/answer.h"
 #include "plane/settings_word.h"
+#include "pop/pop_hold.h"
 #include "pop/pop_picks.h"
 #include "pop/pop_records.h"
 
@@ -13,7 +14,9 @@
 #define HEADER_BYTES_MAX 5120u   /* of an answer */
 #define RECEIPT_BYTES_MAX 512u
 #define PERM_READ 4u
-#define EMPTY_REMARK "NO_MESSAGE_IN_QUEUE"
+#define EMPTY_REMARK RMQ_POP_NOTHING
+#define POLLING_FULL 209
+#define POLLING_TIMEOUT 210
 #define FOUND_REMARK "FOUND"
 
 /* A POP with the topic, group and filter that it names. */
@@ -98,6 +101,12 @@ static uint32_t check(struct rmq_pop_desk *d, struct asked *a)
     return why;
 }
 
+static struct rmq_pop_key key_of(const struct asked *a)
+{
+    int32_t queue_id = a->fields->queue_id < 0 ? -1 : a->fields->queue_id;
+    return (struct rmq_pop_key){a->origin.topic_id, a->group_id, queue_id};
+}
+
 /* --- picks --------------------------------------------------------------------------------------------------- */
 
 static uint32_t random_of_100(struct rmq_pop_desk *d)
@@ -108,7 +117,7 @@ static uint32_t random_of_100(struct rmq_pop_desk *d)
     return (uint32_t)(d->random % 100);
 }
 
-/* The retry topic of this request: never both forms in one answer, whose entries could not be told apart. 0: there is none. */
+/* The retry topic of this turn: never both forms in one answer, whose entries could not be told apart. 0: there is none. */
 static int find_retry(struct rmq_pop_desk *d, const struct asked *a, uint32_t turn, struct rmq_pop_source *retry)
 {
     const uint32_t both = RMQ_POP_RETRY_V1 | RMQ_POP_RETRY_V2;
@@ -128,7 +137,7 @@ static int find_retry(struct rmq_pop_desk *d, const struct asked *a, uint32_t tu
 
 static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_picks *p)
 {
-    struct rmq_pop_source retry;
+    struct rmq_pop_source retry, other;
     uint32_t turn = random_of_100(d), why = RMQ_POP_SERVED;
     int has_retry = find_retry(d, a, turn, &retry), is_first = has_retry && turn < d->retry_percent;
     a->origin.turn = turn;
@@ -138,6 +147,9 @@ static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_pic
         why = rmq_pop_pick_topic(d, p, a->group_id, &a->origin);
     if (why == RMQ_POP_SERVED && has_retry && !is_first && p->message_count < p->wanted)
         why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
+    if (why == RMQ_POP_SERVED && !p->message_count && a->fields->poll_ms > 0 && find_retry(d, a, turn + 1, &other) &&
+        (!has_retry || other.flag != retry.flag)) /* no arrival would wake it for a message that is there */
+        why = rmq_pop_pick_topic(d, p, a->group_id, &other);
     return why;
 }
 
@@ -235,21 +247,28 @@ static struct rmq_answer_head head_of(const struct rmq_pop_row *row, int32_t cod
                                     .remark_length = (uint32_t)strlen(remark)};
 }
 
-static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int64_t pop_time_ms, uint32_t revive_queue, int64_t rest)
+static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int32_t code, int64_t pop_time_ms, uint32_t revive_queue,
+                          int64_t rest)
 {
     const uint8_t *none = (const uint8_t *)"";
     struct rmq_pop_answer answer = {
-        .head = head_of(row, 210, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms, .rest = rest,
+        .head = head_of(row, code, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms, .rest = rest,
         .starts = none, .offsets = none, .revive_queue = (int32_t)revive_queue};
     return (uint32_t)rmq_pop_answer_put(to, &answer);
 }
 
-static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint32_t revive_queue, int64_t rest)
+static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a, uint32_t revive_queue,
+                            int64_t rest)
 {
     uint8_t frame[512];
+    struct rmq_pop_key key = key_of(a);
+    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, rest > 0 && row->pop.messages_max > 0);
+    if (waiting == RMQ_POP_IS_HELD)
+        return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
+    int32_t code = waiting == RMQ_POP_IS_FULL ? POLLING_FULL : POLLING_TIMEOUT;
     struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND, .pending = row->ask.pending};
-    rmq_pop_put(d, row, &verdict, frame, put_empty(row, frame, d->now_ms, revive_queue, rest));
-    rmq_pop_count(d, RMQ_POP_COUNT_EMPTY, 1);
+    rmq_pop_put(d, row, &verdict, frame, put_empty(row, frame, code, d->now_ms, revive_queue, rest));
+    rmq_pop_count(d, code == POLLING_FULL ? RMQ_POP_COUNT_FULL : RMQ_POP_COUNT_EMPTY, 1);
     return RMQ_POP_SERVED;
 }
 
@@ -270,11 +289,12 @@ static uint32_t put_receipt(const struct rmq_pop_desk *d, uint8_t *to, const str
     return (uint32_t)(rmq_put_decimal(at, offset) - to);
 }
 
-/* Publishes the entries of all picks. */
-static uint32_t give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_give *give)
+/* Publishes the entries of all picks, for the answer with this serial. */
+static void give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_give *give, uint32_t serial)
 {
-    uint32_t places[RMQ_POP_MESSAGES_MAX], serial = rmq_pop_given_begin(d->given);
+    uint32_t places[RMQ_POP_MESSAGES_MAX];
     int64_t starts[RMQ_POP_MESSAGES_MAX], offsets[RMQ_POP_MESSAGES_MAX];
+    rmq_pop_given_begin(d->given, serial);
     for (uint32_t i = 0; i < p->pick_count; i++) {
         struct rmq_pop_pick *pick = &p->picks[i];
         if (pick->is_again)
@@ -297,7 +317,6 @@ static uint32_t give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
         for (uint32_t j = 0; j < pick->looked; j++)
             see_copy(d, &p->messages[pick->first + j]);
     }
-    return serial;
 }
 
 /* The records of all picks. 0: one of them does not fit, or is no record. */
@@ -344,25 +363,30 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, co
     memcpy(at += header_bytes, body->inline_bytes, body->inline_length);
     at += body->inline_length;
     head->piece_count = body->piece_count + 1;
-    head->fallback_bytes = put_empty(row, at, give->pop_time_ms, give->revive_queue, p->rest);
+    head->fallback_bytes = put_empty(row, at, POLLING_TIMEOUT, give->pop_time_ms, give->revive_queue, p->rest);
     struct rmq_verdict verdict = {.type = RMQ_VERDICT_RECORDS, .flags = RMQ_VERDICT_TELLS, .serial = serial};
     rmq_pop_put(d, row, &verdict, d->payload, (uint32_t)(at - d->payload) + head->fallback_bytes);
 }
 
-static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_pop_picks *p, uint32_t revive_queue)
+static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a, struct rmq_pop_picks *p,
+                            uint32_t revive_queue)
 {
     struct rmq_pop_give give = {
         .mono_ms = d->now_ns / 1000000, .invisible_ms = (uint32_t)row->pop.invisible_ms, .client = rmq_pop_client(&row->ask), .revive_queue = (uint16_t)revive_queue};
     struct rmq_pop_body body = {.inline_bytes = d->texts, .inline_room = d->room_bytes, .segment_bytes = d->queues->settings->segment_bytes};
-    uint32_t serial = give_all(d, p, &give);
+    uint32_t serial = row->held ? row->serial : rmq_pop_given_serial(d->given);
+    struct rmq_pop_key key = key_of(a);
+    give_all(d, p, &give, serial);
     d->share += p->message_count; /* more than it is, until the next turn looks again */
     if (!put_records(d, row, p, &give, &body)) {
         rmq_pop_given_unsent(d->given, d->windows, serial); /* the next pop takes less */
-        return serve_empty(d, row, revive_queue, p->rest + p->message_count);
+        return serve_empty(d, row, a, revive_queue, p->rest + p->message_count);
     }
     put_answer(d, row, p, &give, &body, serial);
     rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
     rmq_pop_count(d, RMQ_POP_COUNT_MESSAGES, p->message_count);
+    if (p->rest > 0)
+        rmq_pop_polls_wake_key(d->polls, &key);
     return RMQ_POP_SERVED;
 }
 
@@ -374,17 +398,19 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         return why;
     struct rmq_pop_picks picks = {
         .wanted = row->pop.messages_max > 0 && !row->asked.is_oneway ? (uint32_t)row->pop.messages_max : 0, .filter = asked.filter,
+        .is_woken = row->held && !row->is_last,
         .log_end = rmq_load(&d->plane->watermarks->append_offset), .bytes = HEADER_BYTES_MAX,
         .room = rmq_pop_room(d, row->ask.role) - 2 * HEADER_BYTES_MAX, .lowest = UINT64_MAX};
     if (picks.wanted && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, asked.group_id))) {
-        rmq_pop_count(d, RMQ_POP_COUNT_BOUND, 1);
+        rmq_pop_count(d, RMQ_POP_COUNT_BOUND, !row->held); /* a poll tries again and again */
         picks.wanted = 0;
     }
     why = pick(d, &asked, &picks);
     if (why == RMQ_POP_SERVED) {
         uint32_t revive_queue = d->revive_turn++ % d->revive_queues;
         take_copies(d, &picks);
-        why = picks.message_count ? serve_found(d, row, &picks, revive_queue) : serve_empty(d, row, revive_queue, picks.rest);
+        why = picks.message_count ? serve_found(d, row, &asked, &picks, revive_queue)
+                                  : serve_empty(d, row, &asked, revive_queue, picks.rest);
     }
     rmq_pop_picks_release(&picks);
     return why;

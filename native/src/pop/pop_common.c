@@ -56,6 +56,10 @@ void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct r
     verdict->connection_generation = ask->connection_generation;
     verdict->pending = ask->pending;
     verdict->asker_generation = ask->role_generation;
+    if (row->held) {
+        verdict->flags |= RMQ_VERDICT_HELD;
+        verdict->serial = row->serial;
+    }
     if (row->asked.is_oneway)
         verdict->type = RMQ_VERDICT_DROP, length = 0;
     int rc = rmq_verdict_add(d->plane, d->answerer, ask->role, verdict, payload, length);

@@ -1,16 +1,15 @@
 /* pop_desk.c: the loop over the inbox. */
-#include "pop/pop_desk.h"
+#include "pop/pop_waiting.h"
 
 #include <string.h>
 
 #include "codec/frame_header.h"
 
-#define ANSWER_BYTES_MIN 16384u /* room for any answer without records of retries */
 #define ASKS_OF_TURN 64u        /* the read workers are woken behind them */
 
 uint32_t rmq_pop_serve(struct rmq_pop_desk *d, int32_t code)
 {
-    if (rmq_pop_room(d, d->row.ask.role) < ANSWER_BYTES_MIN)
+    if (rmq_pop_room(d, d->row.ask.role) < RMQ_POP_ANSWER_BYTES_MIN)
         return RMQ_POP_NO_ROOM;
     if (d->settings & RMQ_POP_IS_STOPPED)
         return RMQ_POP_STOPPED;
@@ -23,39 +22,54 @@ uint32_t rmq_pop_serve(struct rmq_pop_desk *d, int32_t code)
 }
 
 /* The code of a header: at the front, where stock's clients write it, else where another client has put it. 0: there is none. */
-static int32_t code_of(const struct rmq_inbox_record *record)
+static int32_t code_of(const uint8_t *frame, uint32_t length)
 {
     static const char front[] = "{\"code\":";
-    const uint8_t *frame = (const uint8_t *)(record + 1), *header = frame + 8;
+    const uint8_t *header = frame + 8;
     struct rmq_frame_header h;
     int32_t code = 0;
-    if (record->length < (int32_t)(sizeof *record + 8 + sizeof front + 8) || memcmp(header, front, sizeof front - 1))
-        return rmq_frame_header_parse(frame, (uint32_t)record->length - (uint32_t)sizeof *record, &h) < 0 ? 0 : h.code;
+    if (length < 8 + sizeof front + 8 || memcmp(header, front, sizeof front - 1))
+        return rmq_frame_header_parse(frame, length, &h) < 0 ? 0 : h.code;
     for (const uint8_t *at = header + sizeof front - 1; *at >= '0' && *at <= '9' && code < 1000000; at++)
         code = code * 10 + (*at - '0');
     return code;
 }
 
-static int read_row(const struct rmq_inbox_record *record, struct rmq_pop_row *row, int32_t code)
+static int read_row(struct rmq_pop_row *row, int32_t code)
 {
     void *fields = code == RMQ_CODE_POP ? (void *)&row->pop : (void *)&row->ack;
     const struct rmq_plain_table *table = code == RMQ_CODE_POP ? &rmq_pop_table
                                           : code == RMQ_CODE_POP_ACK ? &rmq_pop_ack_table : &rmq_pop_change_table;
-    return rmq_plain_decode_ask(table, record, &row->asked, fields, row->text) == RMQ_PLAIN_READ;
+    return rmq_plain_decode(table, row->frame, row->frame_bytes, &row->asked, fields, row->text) == RMQ_PLAIN_READ;
+}
+
+/* An ask that an earlier process has held. */
+static void leave_head(struct rmq_pop_row *row)
+{
+    const struct rmq_asked_again *again = (const void *)row->frame;
+    row->until_ns = again->deadline_ns;
+    row->frame += sizeof *again;
+    row->frame_bytes -= (uint32_t)sizeof *again;
 }
 
 static uint32_t serve_plain(struct rmq_pop_desk *d, const struct rmq_inbox_record *record)
 {
-    if (record->type != RMQ_INBOX_COLD_FRAME)
+    struct rmq_pop_row *row = &d->row;
+    row->ask = *record;
+    row->until_ns = 0;
+    row->frame = (const uint8_t *)(record + 1);
+    row->frame_bytes = (uint32_t)record->length - (uint32_t)sizeof *record;
+    if (record->type == RMQ_INBOX_HELD)
+        leave_head(row);
+    else if (record->type != RMQ_INBOX_COLD_FRAME)
         return RMQ_POP_ODD;
-    int32_t code = code_of(record);
-    d->row.ask = *record;
-    d->row.has_waited = 0;
+    int32_t code = code_of(row->frame, row->frame_bytes);
+    row->has_waited = 0;
     if (code == RMQ_CODE_POP_BATCH_ACK)
         return rmq_pop_serve_batch_ack(d, record);
     if (code != RMQ_CODE_POP && code != RMQ_CODE_POP_ACK && code != RMQ_CODE_POP_CHANGE)
         return RMQ_POP_ODD;
-    return read_row(record, &d->row, code) ? rmq_pop_serve(d, code) : RMQ_POP_ODD;
+    return read_row(row, code) ? rmq_pop_serve(d, code) : RMQ_POP_ODD;
 }
 
 uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *taken)
@@ -63,6 +77,7 @@ uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *take
     struct rmq_latency_run run = {0};
     int64_t slow_ns = d->slow_after_ns ? d->now_ns - d->slow_after_ns : 0;
     uint32_t why = RMQ_POP_SERVED;
+    rmq_pop_waiting_turn(d);
     for (*taken = 0; why == RMQ_POP_SERVED && *taken < room;) {
         struct rmq_inbox_record *record = rmq_inbox_take(d->plane, d->answerer);
         if (!record)
@@ -81,6 +96,8 @@ uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *take
         ++*taken;
     }
     rmq_latency_run_end(d->latency, &run, d->now_ns);
+    if (why == RMQ_POP_SERVED && rmq_pop_polls_is_awake(d->polls)) /* else the owner looks at the row */
+        rmq_pop_waiting_turn(d);
     rmq_pop_desk_wake(d);
     return why;
 }
@@ -91,7 +108,10 @@ static uint32_t serve_turn(void *owner, int64_t now_ns, uint32_t *taken)
     d->now_ns = now_ns;
     d->now_ms = rmq_wall_ms();
     d->share_group = 0;
-    return rmq_pop_desk_turn(d, ASKS_OF_TURN, taken);
+    uint64_t arrivals = d->arrivals;
+    uint32_t why = rmq_pop_desk_turn(d, ASKS_OF_TURN, taken);
+    *taken += (uint32_t)(d->arrivals - arrivals);
+    return why == RMQ_POP_SERVED && rmq_pop_polls_is_awake(d->polls) ? RMQ_POP_POLLS_LEFT : why;
 }
 
 uint32_t rmq_pop_desk_serve(struct rmq_pop_desk *d, struct rmq_serving *s, int32_t timeout_ms)

@@ -13,6 +13,7 @@
 #include "pop/pop_filters.h"
 #include "pop/pop_given.h"
 #include "pop/pop_index.h"
+#include "pop/pop_polls.h"
 #include "pop/pop_requests.h"
 #include "pop/pop_windows.h"
 #include "queue/queue_reader.h"
@@ -25,6 +26,8 @@
 #define RMQ_POP_NEEDS_WINDOWS 3      /* of wanted_group and wanted_topic */
 #define RMQ_POP_NEEDS_FILTER 4       /* for the expression of the row */
 #define RMQ_POP_SLOW 5               /* of a turn: the row is served, and waited so long that a log line is due */
+#define RMQ_POP_WAITS 6              /* the row is that of a poll, which goes on waiting */
+#define RMQ_POP_POLLS_LEFT 7         /* of a wait: more polls are awake than a turn serves */
 /* From here on the row is refused. */
 #define RMQ_POP_TOO_LATE 16          /* more than half a second beyond its poll time, without our own delays */
 #define RMQ_POP_BROKER_UNREADABLE 17
@@ -61,7 +64,8 @@
 #define RMQ_POP_COUNT_BOUND 9        /* pops that were answered empty, because too many messages are open */
 #define RMQ_POP_COUNT_PASSED_OVER 10 /* copies whose message was acknowledged in time */
 #define RMQ_POP_COUNT_UNREADABLE 11  /* looks at queues whose units or records cannot be read now */
-#define RMQ_POP_COUNTERS_END 12      /* the next ones are free */
+#define RMQ_POP_COUNT_FULL 12        /* pops that found nothing and could not wait */
+#define RMQ_POP_COUNTERS_END 13      /* the next ones are free */
 
 /* A request. */
 struct rmq_pop_row {
@@ -70,6 +74,11 @@ struct rmq_pop_row {
     struct rmq_pop_fields pop;
     struct rmq_pop_ack_fields ack;   /* of ACK and CHANGE */
     uint32_t has_waited;             /* Python's: for a window, a filter or a group */
+    const uint8_t *frame;            /* of a POP that may wait: the ask as it came; NULL: it is answered at once */
+    uint32_t frame_bytes;
+    uint32_t held, serial;           /* of a poll that is served again: its number + 1, and its serial; 0: another request */
+    uint32_t is_last;                /* its time is over: it is answered, whatever is there */
+    int64_t until_ns;                /* an earlier process has held it until then; 0: none has */
     uint8_t text[RMQ_POP_TEXT_BYTES_MAX];
 };
 
@@ -81,11 +90,12 @@ struct rmq_pop_desk {
     struct rmq_pop_index *index;
     struct rmq_pop_filters *filters;
     struct rmq_pop_given *given;
+    struct rmq_pop_polls *polls;
     struct rmq_latency *latency;
     uint64_t *counters;
     uint8_t *payload, *texts;        /* room_bytes each */
     uint32_t room_bytes;             /* of an answer's payload */
-    uint32_t answerer, role;
+    uint32_t answerer, role, port;
     uint64_t marks_from;             /* of the memory's header: marks of copies below name other windows */
     uint32_t broker_bytes;
     uint8_t broker[RMQ_POP_NAME_BYTES_MAX + 1]; /* its name in receipts */
@@ -99,10 +109,14 @@ struct rmq_pop_desk {
     uint32_t open_max;               /* messages of a queue that a group may have open; 0: no limit */
     uint32_t share_max;              /* entries that one group may have */
     uint32_t entries_max;
+    struct rmq_pop_poll_limits poll_limits;
     /* goes on from call to call */
     uint32_t revive_turn;
     uint64_t random;                 /* xorshift64, never 0 */
     uint64_t wakes;                  /* roles that got answers, a bit each */
+    uint64_t arrivals;               /* told by dispatch and taken, all of them */
+    int64_t go_on_ms;                /* polls that are behind go on then, by the monotonic clock */
+    uint32_t queues_before, queues_last; /* number of queues at the last two looks */
     uint32_t share_group, share;     /* entries of the group that was looked at last in this turn; 0: of none */
     /* results */
     uint32_t wanted_group, wanted_topic; /* NEEDS_WINDOWS: ids */
@@ -129,6 +143,8 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
 
 /* --- for the files of the desk --- */
 
+#define RMQ_POP_ANSWER_BYTES_MIN 16384u /* room for any answer without records of retries */
+
 #define RMQ_POP_FLAG_NORMAL 0u /* topic flags of receipts */
 #define RMQ_POP_FLAG_RETRY_V1 1u
 #define RMQ_POP_FLAG_RETRY_V2 2u
@@ -148,7 +164,7 @@ uint32_t rmq_pop_window_of(const struct rmq_pop_desk *d, uint32_t group_id, uint
 uint32_t rmq_pop_topic_id(const struct rmq_pop_desk *d, const uint8_t *name, uint32_t length, uint64_t *config);
 /* Bytes of a payload for which the asker's ring of answers has room. */
 uint32_t rmq_pop_room(const struct rmq_pop_desk *d, uint32_t asker);
-/* Puts an answer. A oneway request gets none, and its read worker forgets it. */
+/* Puts an answer, to a poll into its slot. A oneway request gets none, and its read worker forgets it. */
 void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,
                  uint32_t length);
 static inline void rmq_pop_count(struct rmq_pop_desk *d, uint32_t counter, uint64_t more)

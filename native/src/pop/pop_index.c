@@ -127,6 +127,11 @@ uint32_t rmq_pop_index_find(const struct rmq_pop_index *index, uint32_t group_id
     return cell->id ? cell->place : RMQ_NONE;
 }
 
+uint32_t rmq_pop_index_group(const struct rmq_pop_index *index, uint32_t place)
+{
+    return place < index->windows_max ? index->members[place].group : RMQ_NONE;
+}
+
 uint32_t rmq_pop_index_first(const struct rmq_pop_index *index, uint32_t group_id)
 {
     return group_id <= index->groups_max ? index->first[group_id] : RMQ_NONE;

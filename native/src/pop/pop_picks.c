@@ -5,6 +5,7 @@
 
 #define RETRY_BYTES_MORE 512u   /* that a retry has more when it is written anew: receipt and topic */
 #define RETRY_INLINE_MAX (36u << 10) /* of it beside a large body: fixed fields, topic, properties, a small body */
+#define UNWANTED_MAX 256        /* stock: every 800th message */
 #define TRIES 2                 /* reads of a queue whose first unit may be deleted */
 
 static int64_t left_of(int64_t max_offset, int64_t next_offset) { return max_offset > next_offset ? max_offset - next_offset : 0; }
@@ -62,6 +63,12 @@ static int read_units(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uin
     return rmq_queue_reader_units(d->queues, slot, offset, p->filter ? &p->filter->wanted : &all, units, room, behind);
 }
 
+/* 1: a poll leaves the units from `offset` to `behind`, which its filter does not want, to others that ask. */
+static int leaves(const struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t slot, int64_t offset, int64_t behind)
+{
+    return p->is_woken && behind - offset <= UNWANTED_MAX && behind >= (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset);
+}
+
 /* Picks the next messages. Returns the offset behind those that were looked at. */
 static int64_t pick_next(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_pick *pick, uint32_t slot, int64_t offset)
 {
@@ -89,7 +96,7 @@ static int64_t pick_next(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
     pick->start_offset = offset;
     pick->next_offset = behind;
     pick->count = (uint32_t)n;
-    if (!n && behind > offset)
+    if (!n && behind > offset && !leaves(d, p, slot, offset, behind))
         rmq_pop_skip_to(d->windows, pick->place, behind); /* the group wants none of them */
     return behind;
 }

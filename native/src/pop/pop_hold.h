@@ -1,0 +1,40 @@
+/* pop_hold.h: a pop that has found nothing begins to wait. Its read worker holds the request (RMQ_VERDICT_HOLD), and the table of
+ * polls has what is needed to serve it again.
+ *
+ * A message that comes between the look at a queue and the wish for its arrivals is found: a key with a new wish is awake, so it is
+ * served once more.
+ */
+#ifndef RMQ_POP_HOLD_H
+#define RMQ_POP_HOLD_H
+
+#include "pop/pop_desk.h"
+
+/* cdef-begin */
+/* No arrival is wanted: the process begins, or ends without polls. Dispatch starts a worker that wants some. */
+void rmq_pop_want_none(struct rmq_pop_desk *d);
+/* cdef-end */
+
+#define RMQ_POP_NOTHING "NO_MESSAGE_IN_QUEUE"
+
+enum rmq_pop_waiting {
+    RMQ_POP_IS_OVER,             /* the row is answered now */
+    RMQ_POP_IS_HELD,
+    RMQ_POP_IS_FULL,             /* it would wait, but there are too many polls */
+};
+
+/* A row as the table of polls keeps it. Its texts follow. */
+struct rmq_pop_request {
+    struct rmq_inbox_record ask;
+    struct rmq_plain_asked asked;
+    struct rmq_pop_fields fields;
+    int64_t until_ns;
+};
+
+/* The row has found nothing. `is_behind`: there is something that cannot be given now. */
+enum rmq_pop_waiting rmq_pop_wait(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_key *key,
+                                  int is_behind);
+/* Wants all arrivals for which the key waits. It is awake if some were not wanted before. */
+void rmq_pop_want_all(struct rmq_pop_desk *d, const struct rmq_pop_key *key);
+/* A byte for each queue slot: 1, if its arrivals are wanted. */
+uint8_t *rmq_pop_wishes(const struct rmq_pop_desk *d);
+#endif

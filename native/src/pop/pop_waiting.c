@@ -1,0 +1,185 @@
+#include "pop/pop_waiting.h"
+
+#include <string.h>
+
+#include "plane/port.h"
+#include "plane/settings_word.h"
+#include "pop/pop_hold.h"
+
+#define NS_A_MS 1000000ll
+#define LATE_MS 100             /* behind its time the read worker answers: then a message would not reach the client */
+#define KEYS_OF_TURN 256u
+#define TRIES_OF_KEY 64u        /* polls with different filters, or with read workers that have no room */
+#define DUE_OF_TURN 512u
+#define STEPS_OF_TURN 4096u
+#define BEHIND_OF_PASS 128u
+#define PASS_MS 10              /* between two passes over keys that are behind */
+
+static const struct rmq_pop_request *request_of(const struct rmq_pop_poll *poll) { return (const void *)poll->request; }
+
+static void take_arrivals(struct rmq_pop_desk *d)
+{
+    struct rmq_ring *ring = &rmq_port_at(d->plane, d->port)->arrived;
+    uint64_t tail = rmq_load_relaxed(&ring->tail), waiting = rmq_ring_waiting(ring, tail);
+    uint32_t queues = rmq_load(&rmq_plane_header_of(d->plane)->tables.queue_count);
+    uint8_t *wishes = rmq_pop_wishes(d);
+    if (!waiting)
+        return;
+    for (uint64_t i = 0; i < waiting; i++) {
+        uint32_t slot = *(const uint32_t *)rmq_ring_slot(d->plane->base, ring, tail + i);
+        RMQ_INVARIANT(slot < queues, slot, queues);
+        const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+        if (!rmq_pop_polls_wake_queue(d->polls, queue->topic_id, queue->queue_id))
+            rmq_store(&wishes[slot], 0);
+    }
+    rmq_store(&ring->tail, tail + waiting);
+    d->arrivals += waiting;
+}
+
+/* --- a poll is served again -------------------------------------------------------------------------------------- */
+
+/* 1: the poll is over. 0: it goes on waiting. A poll that is refused, or that needs something first, is asked for again: that is
+ * the way of each request. */
+static int serve(struct rmq_pop_desk *d, uint32_t number, uint32_t is_last)
+{
+    const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, number);
+    const struct rmq_pop_request *request = request_of(poll);
+    struct rmq_pop_row *row = &d->row;
+    row->ask = request->ask;
+    row->ask.pending = number;
+    row->asked = request->asked;
+    row->pop = request->fields;
+    memcpy(row->text, request + 1, row->pop.head.text_bytes);
+    row->frame = NULL;
+    row->held = number + 1;
+    row->serial = poll->ask.serial;
+    row->is_last = is_last;
+    uint32_t why = d->settings & RMQ_POP_IS_STOPPED ? RMQ_POP_STOPPED : rmq_pop_serve_pop(d, row);
+    if (why != RMQ_POP_SERVED && why != RMQ_POP_WAITS) {
+        struct rmq_verdict verdict = {.type = RMQ_VERDICT_REDO};
+        rmq_pop_put(d, row, &verdict, row, 0);
+        rmq_pop_polls_wake_key(d->polls, &poll->ask.key); /* the others of the key, too */
+    }
+    row->held = row->is_last = 0;
+    if (why == RMQ_POP_WAITS)
+        return 0;
+    rmq_pop_polls_end(d->polls, number);
+    return 1;
+}
+
+static int is_text(const struct rmq_pop_request *request, struct rmq_plain_text text, const struct rmq_pop_request *other,
+                   struct rmq_plain_text same)
+{
+    return text.length == same.length &&
+           !memcmp((const uint8_t *)(request + 1) + text.at, (const uint8_t *)(other + 1) + same.at, text.length);
+}
+
+static int has_filter(const struct rmq_pop_request *request)
+{
+    const struct rmq_plain_text text = request->fields.expression;
+    return text.length > 1 || (text.length == 1 && *((const uint8_t *)(request + 1) + text.at) != '*');
+}
+
+static int is_filter_of(const struct rmq_pop_request *request, const struct rmq_pop_request *other)
+{
+    return is_text(request, request->fields.expression, other, other->fields.expression) &&
+           is_text(request, request->fields.expression_type, other, other->fields.expression_type);
+}
+
+/* Serves the first poll of a key that gets something. Its answer wakes the key again if more is there. A poll whose filter wants
+ * nothing of what is there is no reason that one with another filter waits. */
+static void serve_key(struct rmq_pop_desk *d, uint32_t first)
+{
+    uint32_t tries = TRIES_OF_KEY, without_room = RMQ_NONE, next;
+    const struct rmq_pop_request *tried = NULL;
+    for (uint32_t number = first; number != RMQ_NONE && tries; number = next, tries--) {
+        const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, number);
+        next = rmq_pop_polls_next_of(d->polls, number);
+        if (poll->ask.due_ms <= d->now_ns / NS_A_MS || (tried && is_filter_of(tried, request_of(poll))))
+            continue;
+        if (rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN) {
+            without_room = number;
+            continue;
+        }
+        if (serve(d, number, 0))
+            return;
+        tried = request_of(poll);
+        if (!has_filter(tried))
+            break;
+    }
+    if (without_room != RMQ_NONE)
+        rmq_pop_polls_put_behind(d->polls, without_room);
+}
+
+static void end_due(struct rmq_pop_desk *d)
+{
+    uint32_t steps = STEPS_OF_TURN, number;
+    for (uint32_t n = 0; n < DUE_OF_TURN; n++) {
+        number = rmq_pop_polls_due(d->polls, d->now_ns / NS_A_MS, &steps);
+        if (number == RMQ_NONE)
+            break;
+        const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, number);
+        int is_late = d->now_ns > request_of(poll)->until_ns + LATE_MS * NS_A_MS;
+        if (is_late || rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN || !serve(d, number, 1))
+            rmq_pop_polls_end(d->polls, number); /* its read worker answers */
+    }
+}
+
+void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
+{
+    take_arrivals(d);
+    if (d->now_ns / NS_A_MS >= d->go_on_ms) {
+        d->go_on_ms = d->now_ns / NS_A_MS + PASS_MS;
+        rmq_pop_polls_go_on(d->polls, BEHIND_OF_PASS);
+    }
+    for (uint32_t keys = 0; keys < KEYS_OF_TURN; keys++) {
+        uint32_t first = rmq_pop_polls_take_awake(d->polls);
+        if (first == RMQ_NONE)
+            break;
+        serve_key(d, first);
+    }
+    end_due(d);
+    rmq_store_relaxed(&rmq_port_at(d->plane, d->port)->awaits, rmq_pop_polls_count(d->polls));
+}
+
+int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)
+{
+    int64_t next_ms = rmq_pop_polls_next_ms(d->polls);
+    return rmq_pop_polls_is_behind(d->polls) && d->go_on_ms < next_ms ? d->go_on_ms : next_ms;
+}
+
+/* --- looks and notices -------------------------------------------------------------------------------------------- */
+
+static int is_there(const struct rmq_pop_desk *d, const struct rmq_pop_key *key)
+{
+    return rmq_topic_is_live(rmq_load(&rmq_topic_at(d->plane, key->topic_id)->config)) &&
+           rmq_load(&rmq_group_at(d->plane, key->group_id)->config) & RMQ_GROUP_LIVE;
+}
+
+void rmq_pop_waiting_look(struct rmq_pop_desk *d)
+{
+    struct rmq_pop_key key;
+    uint32_t queues = rmq_load(&rmq_plane_header_of(d->plane)->tables.queue_count);
+    int is_new = queues != d->queues_before; /* control stores the queues of a topic, and then that it lives: two looks */
+    d->queues_before = d->queues_last;
+    d->queues_last = queues;
+    for (uint32_t at = 0; (at = rmq_pop_polls_key_from(d->polls, at, &key)) != RMQ_NONE; at++) {
+        if (is_new)
+            rmq_pop_want_all(d, &key);
+        if (!is_there(d, &key))
+            rmq_pop_polls_wake_key(d->polls, &key);
+    }
+}
+
+uint32_t rmq_pop_waiting_unsent(struct rmq_pop_desk *d, uint32_t serial)
+{
+    uint32_t number = rmq_pop_polls_named(d->polls, serial);
+    if (number != RMQ_NONE) {
+        rmq_pop_polls_end(d->polls, number);
+        return 0;
+    }
+    uint32_t place = rmq_pop_given_place(d->given, serial), count = rmq_pop_given_unsent(d->given, d->windows, serial);
+    if (count)
+        rmq_pop_polls_wake_group(d->polls, rmq_pop_index_group(d->index, place));
+    return count;
+}

@@ -1,0 +1,23 @@
+/* pop_waiting.h: pops that wait for a message, woken and ended. A wake-up serves the whole request once more, as in stock.
+ *
+ * A key wakes by a message in a queue of its topic or of its retries, by the rest of an answer of the same key, by an answer of the
+ * group that no client has received, by a window that begins anew, and if its topic or group is gone. A key for which messages are
+ * there that cannot be given now, at a bound or from the disk, is served again every few milliseconds.
+ */
+#ifndef RMQ_POP_WAITING_H
+#define RMQ_POP_WAITING_H
+
+#include "pop/pop_desk.h"
+
+/* cdef-begin */
+/* Takes arrivals, serves polls that are awake, and ends those whose time is over. The caller wakes the read workers. */
+void rmq_pop_waiting_turn(struct rmq_pop_desk *d);
+/* Looks for topics of retries that are new, and for topics and groups that are gone. */
+void rmq_pop_waiting_look(struct rmq_pop_desk *d);
+/* The time of the monotonic clock at which a turn is due; INT64_MAX: none is. */
+int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d);
+/* The client has received nothing of the answer with this serial, or its read worker does not hold the poll. Returns the number of
+ * pops that are taken back. */
+uint32_t rmq_pop_waiting_unsent(struct rmq_pop_desk *d, uint32_t serial);
+/* cdef-end */
+#endif
