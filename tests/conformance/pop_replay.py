@@ -87,13 +87,9 @@ def comparable(scenario: str, code: int, answer: RemotingCommand) -> dict[str, A
 
 
 class Replay:
-    """One run against a broker that has nothing yet.
+    """One run against a broker that has nothing yet."""
 
-    `holds_polls`: the broker answers a poll when a message comes. Else the poll is asked again until there is one.
-    """
-
-    def __init__(self, address: str, answers: Iterable[Answer], *, holds_polls: bool = True) -> None:
-        self._holds_polls = holds_polls
+    def __init__(self, address: str, answers: Iterable[Answer]) -> None:
         self.differences: list[Difference] = []
         self.compared = 0
         self._address = address
@@ -213,8 +209,7 @@ class Replay:
         answer = client.receive()
         assert answer is not None and answer.opaque == opaque, (step.scenario, answer)
         deadline = time.monotonic() + TIMEOUT_S
-        is_asked_again = ask.is_repeated or (not self._holds_polls and step.answer.code == ResponseCode.SUCCESS)
-        while is_asked_again and answer.code == ResponseCode.POLLING_TIMEOUT and time.monotonic() < deadline:
+        while ask.is_repeated and answer.code == ResponseCode.POLLING_TIMEOUT and time.monotonic() < deadline:
             # With both kinds of retry topics a pop reads one of them, drawn by lot.
             time.sleep(pause_s(0))  # span: the pace of a client that asks again
             self._request(client, ask)

@@ -116,6 +116,17 @@ def test_a_reset_takes_open_messages_away_from_their_consumers(kind: str, case: 
     assert seen["offsets"] == [*range(case.args["target"]), *range(case.args["resets"][0], 10)]
 
 
+@judged(case("popWaits", "PopWaits", queues=4, members=5, vainMillis=2000, pollMillis=15_000, pauseMillis=1000))
+@awaits("long polls")
+def test_pops_wait_for_messages(kind: str, seen: Seen) -> None:
+    vain, found = seen["vain"], seen["found"]
+    print(f"{kind}: in vain for {vain['millis']} ms, for messages {[one['millis'] for one in found]} ms")
+    assert vain["bodies"] == []
+    assert vain["millis"] >= 1900, "stock ends a poll 50 ms before its time"
+    assert sorted(one["bodies"] for one in found) == [[f"late {number}"] for number in range(5)]
+    assert all(one["millis"] < 15_000 for one in found), "each is woken by a message"
+
+
 @judged(case("popRefusals", "PopRefusals", waitSeconds=60))
 def test_pops_beyond_a_limit_are_refused(kind: str, seen: Seen) -> None:
     print(f"{kind}: {len(seen)} outcomes {seen}")

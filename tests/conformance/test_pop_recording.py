@@ -18,18 +18,15 @@ SETTINGS = {
     **SMALL_FILES, "brokerName": BROKER, "brokerClusterName": CLUSTER, "enablePropertyFilter": True,
     "defaultTopicQueueNums": 4,
 }  # fmt: skip
-COMPARED_MIN = {"stock": 213, "ringmq": 164}
+COMPARED_MIN = {"stock": 213, "ringmq": 174}
 
 LATER_CODES: Mapping[int, str] = {
-    RequestCode.NOTIFICATION: "NOTIFICATION comes later, with long polls",
+    RequestCode.NOTIFICATION: "NOTIFICATION comes later",
 }
 LATER_SCENES: Mapping[str, str] = {
     "order": "orderly pops come later",
-    "conf-polling-size": "long polls come later: nothing is held, so nothing can be full",
-    "polling-full": "long polls come later",
 }
 """By the beginnings of their names."""
-HOLDS_POLLS = {"stock": True, "ringmq": False}
 DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
     ("setup", "remark"): ("", "stock's answers about topics have a text that says nothing"),
     ("offset-after-pop", "offsets"): ((0, 0, 0, 0), "an offset stays at the first open message"),
@@ -46,9 +43,7 @@ def is_later(step: Step) -> bool:
 def test_recorded_pops_are_answered_as_they_were(kind: str, started: Callable[..., Server]) -> None:
     server = started(kind, "recorded-pops", settings=SETTINGS)
     steps = script()
-    replay = Replay(
-        server.broker, [step for step in steps if isinstance(step, Answer)], holds_polls=HOLDS_POLLS[kind]
-    )  # fmt: skip
+    replay = Replay(server.broker, [step for step in steps if isinstance(step, Answer)])
     try:
         replay.wake()
         replay.run(steps, is_later if kind == "ringmq" else lambda step: False)

@@ -248,7 +248,7 @@ def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.Mo
     names: Any = ChangedNames({
         place: Window(place, number + 1, GROUP, stage.slots[number]) for number, place in enumerate(stage.places)
     })  # fmt: skip
-    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print)  # type: ignore[arg-type]
+    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)  # type: ignore[arg-type]
     assert offsets.turn(1000) and offsets.reported == 2
     assert not offsets.turn(1001) and offsets.sleep_ms(1001) == PASS_MS - 1, "the next pass has its time"
     assert not offsets.turn(1000 + PASS_MS) and offsets.reported == 3

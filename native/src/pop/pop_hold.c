@@ -31,6 +31,11 @@ void rmq_pop_want_none(struct rmq_pop_desk *d)
     rmq_store_relaxed(&port->awaits, 0);
 }
 
+void rmq_pop_tell_waiting(struct rmq_pop_desk *d)
+{
+    rmq_store_relaxed(&rmq_port_at(d->plane, d->port)->awaits, rmq_pop_polls_count(d->polls));
+}
+
 static int want_of(struct rmq_pop_desk *d, uint32_t topic_id, uint32_t queue_id)
 {
     uint32_t slot = rmq_queue_find(d->plane, topic_id, queue_id);
@@ -141,6 +146,7 @@ enum rmq_pop_waiting rmq_pop_wait(struct rmq_pop_desk *d, const struct rmq_pop_r
             return RMQ_POP_IS_FULL;
         put_hold(d, row, number, until_ns);
         rmq_pop_want_all(d, key);
+        rmq_pop_tell_waiting(d);
     }
     if (is_behind)
         rmq_pop_polls_put_behind(d->polls, number);

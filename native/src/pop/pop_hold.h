@@ -35,6 +35,8 @@ enum rmq_pop_waiting rmq_pop_wait(struct rmq_pop_desk *d, const struct rmq_pop_r
                                   int is_behind);
 /* Wants all arrivals for which the key waits. It is awake if some were not wanted before. */
 void rmq_pop_want_all(struct rmq_pop_desk *d, const struct rmq_pop_key *key);
+/* Tells dispatch how many polls wait: while some do, it does not nap. */
+void rmq_pop_tell_waiting(struct rmq_pop_desk *d);
 /* A byte for each queue slot: 1, if its arrivals are wanted. */
 uint8_t *rmq_pop_wishes(const struct rmq_pop_desk *d);
 #endif

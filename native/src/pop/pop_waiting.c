@@ -139,7 +139,7 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
         serve_key(d, first);
     }
     end_due(d);
-    rmq_store_relaxed(&rmq_port_at(d->plane, d->port)->awaits, rmq_pop_polls_count(d->polls));
+    rmq_pop_tell_waiting(d);
 }
 
 int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)

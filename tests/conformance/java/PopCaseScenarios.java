@@ -6,6 +6,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.apache.rocketmq.client.consumer.PopResult;
 import org.apache.rocketmq.client.consumer.PopStatus;
 import org.apache.rocketmq.client.exception.MQBrokerException;
@@ -32,6 +35,7 @@ final class PopCaseScenarios {
         StockClient.register("popRefusals", PopCaseScenarios::refusals);
         StockClient.register("popChain", PopCaseScenarios::chain);
         StockClient.register("popConditions", PopCaseScenarios::conditions);
+        StockClient.register("popWaits", PopCaseScenarios::waits);
     }
 
     private static PopMember member(Clients clients, JSONObject args) throws Exception {
@@ -64,6 +68,45 @@ final class PopCaseScenarios {
         seen.put("first", first.all);
         seen.put("second", second.all);
         seen.put("again", again.all);
+        return seen;
+    }
+
+    private static Map<String, Object> waiting(PopMember member, long pollMillis) throws Exception {
+        long began = System.nanoTime();
+        List<String> bodies = new ArrayList<>();
+        for (MessageExt message : member.pop(PopMember.ALL_QUEUES, 1, 60_000, pollMillis, "*")) {
+            bodies.add(PopWork.body(message));
+        }
+        Map<String, Object> seen = new LinkedHashMap<>();
+        seen.put("bodies", bodies);
+        seen.put("millis", (System.nanoTime() - began) / 1_000_000);
+        return seen;
+    }
+
+    /** A member waits in vain. Then several do, each at a connection of its own, and as many messages come later. */
+    private static Object waits(Clients clients, JSONObject args) throws Exception {
+        String topic = args.getString("topic");
+        int count = args.getIntValue("members");
+        TopicOps.create(clients, topic, args.getIntValue("queues"));
+        Map<String, Object> seen = new LinkedHashMap<>();
+        seen.put("vain", waiting(member(clients, args), args.getLongValue("vainMillis")));
+        ExecutorService pool = Executors.newFixedThreadPool(count);
+        try {
+            List<Future<Map<String, Object>>> running = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                PopMember member = member(clients, args);
+                running.add(pool.submit(() -> waiting(member, args.getLongValue("pollMillis"))));
+            }
+            Thread.sleep(args.getLongValue("pauseMillis"));
+            PopWork.send(clients, topic, count, "late");
+            List<Map<String, Object>> found = new ArrayList<>();
+            for (Future<Map<String, Object>> one : running) {
+                found.add(one.get());
+            }
+            seen.put("found", found);
+        } finally {
+            pool.shutdownNow();
+        }
         return seen;
     }
 
