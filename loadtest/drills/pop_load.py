@@ -17,7 +17,8 @@ from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of
 from ringmq.loadtest.load.pops import Popped, Popper
 
 POP_TOPIC, POP_GROUP = "DrillPops", "drill_pops"
-CONSUMERS = 3
+POLLS_MS = (0, 300, 2000)
+"""A consumer for each: the time for which its pops wait. The shorter ones are often over without a message."""
 POP_MAX = 8
 INVISIBLE_MS, SHORTER_MS, LONGER_MS = 3000, 1000, 6000
 """Restarts of a broker take longer at times. What is acknowledged after them is late, and not judged."""
@@ -45,7 +46,7 @@ class PopLoad:
 
     def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
         """A producer and some consumers."""
-        return [self._produce(producer), *(self._consume(client) for _ in range(CONSUMERS))]
+        return [self._produce(producer), *(self._consume(client, poll_ms) for poll_ms in POLLS_MS)]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -83,20 +84,20 @@ class PopLoad:
     def _numbers(self) -> Iterator[int]:
         return itertools.takewhile(lambda _: self._course.is_running(), itertools.count(1))
 
-    async def _consume(self, client: RemotingClient) -> None:
+    async def _consume(self, client: RemotingClient, poll_ms: int) -> None:
         popper = self._popper(client)
         while self._course.is_running():
-            await self._turn_or_rest(popper)
+            await self._turn_or_rest(popper, poll_ms)
 
-    async def _turn_or_rest(self, popper: Popper) -> None:
-        if not await self._turn(popper):
+    async def _turn_or_rest(self, popper: Popper, poll_ms: int = 0) -> None:
+        if not await self._turn(popper, poll_ms):
             await asyncio.sleep(PAUSE_S)  # poll
 
-    async def _turn(self, popper: Popper) -> int:
+    async def _turn(self, popper: Popper, poll_ms: int) -> int:
         """Pop once, and deal with what came. Returns how many messages did."""
         began = self._checker.begins()
         try:
-            found = await popper.pop(POP_MAX, INVISIBLE_MS)
+            found = await popper.pop(POP_MAX, INVISIBLE_MS, poll_ms)
         except (RingmqError, OSError):
             return 0
         numbered = []

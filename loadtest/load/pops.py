@@ -113,12 +113,12 @@ class Popper:
     def _held_by(self, receipt: Receipt) -> str:
         return TOPICS[receipt.flag].format(group=self.group, topic=self.topic)
 
-    async def pop(self, count: int, invisible_ms: int) -> list[Popped]:
-        """Up to `count` messages of all queues, none if there are none. It does not wait for messages."""
+    async def pop(self, count: int, invisible_ms: int, poll_ms: int = 0) -> list[Popped]:
+        """Up to `count` messages of all queues, none if none has come within `poll_ms`."""
         header = PopMessageRequestHeader(
             consumer_group=self.group, topic=self.topic, queue_id=ALL_QUEUES, max_msg_nums=count,
-            invisible_time=invisible_ms, poll_time=0, born_time=time.time_ns() // 1_000_000, init_mode=FROM_THE_FIRST,
-            exp_type="TAG", exp="*",
+            invisible_time=invisible_ms, poll_time=poll_ms, born_time=time.time_ns() // 1_000_000,
+            init_mode=FROM_THE_FIRST, exp_type="TAG", exp="*",
         )  # fmt: skip
         answer = await self._ask(RequestCode.POP_MESSAGE, header.encode())
         return popped_of(answer, self._broker_name) if answer.code == ResponseCode.SUCCESS else []
