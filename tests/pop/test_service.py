@@ -12,7 +12,9 @@ from tests.pop.window_pair import NativeWindows
 
 def part(goes_on: bool) -> Any:
     """A part whose turns have more to do, or not."""
-    return SimpleNamespace(turn=lambda now_ms: goes_on, has_worked=False, reported=0, failure=None, is_done=True)
+    return SimpleNamespace(
+        turn=lambda now_ms: goes_on, has_worked=False, reported=0, failure=None, is_done=True, no_room=""
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
