@@ -21,9 +21,10 @@ NOT_OF_A_BROKER = {"tests", "docs", "examples", "monitoring", "systemd"}
 NAMES_TIMERS = re.compile("timer", re.IGNORECASE)
 OF_TESTS = re.compile(r"^\s*from (tests\.[\w.]+|\w+) import (.*)$", re.MULTILINE)
 OF_THE_WHOLE = (
-    "cli/test_documented_commands.py", "client/test_stock_features.py", "native/test_crash_points.py",
-    "native/test_hardening.py", "packaging/test_distributions.py", "remoting/test_access.py",
-    "services/test_adding_a_service.py",
+    "broker/test_recorded_scenes.py", "cli/test_documented_commands.py", "client/test_stock_features.py",
+    "loadtest/test_fuzz.py", "monitoring/test_docs.py", "native/test_crash_points.py", "native/test_hardening.py",
+    "packaging/test_distributions.py", "remoting/test_access.py", "services/test_adding_a_service.py",
+    "suite/test_spread.py", "test_words.py",
 )  # fmt: skip
 """Files of tests that name no timers, but need them under another name, or compare pages or codes of the wire with all
 guests, or look at the build or at what git knows.
