@@ -27,7 +27,8 @@ void rmq_pop_want_none(struct rmq_pop_desk *d)
     for (uint32_t slot = 0; slot < queues; slot++)
         if (flags[slot])
             rmq_store_relaxed(&flags[slot], 0);
-    rmq_store(&port->arrived.tail, rmq_load(&port->arrived.head));
+    uint64_t tail = rmq_load_relaxed(&port->arrived.tail);
+    rmq_store(&port->arrived.tail, tail + rmq_ring_waiting(&port->arrived, tail));
     rmq_store_relaxed(&port->awaits, 0);
 }
 
