@@ -53,7 +53,7 @@ class BrokerInMemory:
     def _breaks(self, offset: int, fault: str) -> bool:
         return self.fault == fault and (offset + 1) % pop_load.WAYS == self.remainder
 
-    async def pop(self, count: int, invisible_ms: int) -> list[Popped]:
+    async def pop(self, count: int, invisible_ms: int, poll_ms: int) -> list[Popped]:
         await asyncio.sleep(0.001)  # span: the pace of a broker
         at_ms, found = now_ms(), []
         for offset, held in self.held.items():
