@@ -36,8 +36,8 @@ from tests.waiting import wait_dispatched, wait_until
 ROOT = Path(__file__).parents[2]
 TOPIC = "PollSource"
 BODY = b"x" * 4000
-BATCH, BATCHES, FEW_BATCHES = 12, 75, 16
-"""Of a burst: more than three files of the log; some messages of each queue, sent before most polls are over."""
+BATCH, BATCHES = 12, 75
+"""Of a burst: more than three files of the log."""
 BURST_S = 8.0
 """The supervisor kills a worker that stands still for 20 s."""
 SPAN_S = 0.4
@@ -247,7 +247,7 @@ class PollDrill:
             "stop-half": lambda: self.stop_reader(vanish=self._chance.randint(1, 5)),
             "old": self.age_log,
             "overtake": lambda: self.answer_meanwhile(self.age_log),
-            "gone": lambda: self.answer_meanwhile(self._vanish_many, FEW_BATCHES),
+            "gone": lambda: self.answer_meanwhile(self._vanish_many),
         }
         faults[kind]()
         self.figures.faults_injected[kind] = self.figures.faults_injected.get(kind, 0) + 1
@@ -296,14 +296,14 @@ class PollDrill:
         wait_until(lambda: not any(file.exists() for file in files), "the log files are deleted")
         self.figures.files_deleted += len(files)
 
-    def answer_meanwhile(self, act: Callable[[], None], batches: int = BATCHES) -> None:
+    def answer_meanwhile(self, act: Callable[[], None]) -> None:
         """Answers are on their way while `act` takes their records or their connections: the test worker stands still
         while messages come, and the read worker while the test worker names them."""
         worker, reader = (int(self.plane.role(WORKERS[name]).pid) for name in ("polls", "read-0"))
         os.kill(worker, signal.SIGSTOP)
         with RawClient(self.broker.address) as client:
             end_s = time.monotonic() + BURST_S
-            for number in range(batches):
+            for number in range(BATCHES):
                 if time.monotonic() > end_s:
                     break
                 fields = shortened(send_fields(TOPIC, number % self._plan.queues, {}, batch="true"))

@@ -11,7 +11,7 @@ from tests.polls.poll_wire import FOUND, NOTHING
 
 TRIES = 5
 """Of a fault that finds no poll held where the machine stands still for longer than polls wait."""
-PLAN = LoadPlan(TOPIC, connections=10, depth=30, wait_ms=(300, 1500))
+PLAN = LoadPlan(TOPIC, connections=10, depth=30, wait_ms=(300, 6000))
 
 
 @pytest.mark.drill
