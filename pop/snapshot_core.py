@@ -8,7 +8,7 @@ room has left nothing there, and is tried again.
                                           TAKES --Broken--> RESTS
                                           TAKES, WRITES --JournalFull--> RESTS
     WRITES --ImageFull--> WAITS --Due--> WRITES
-    MEASURES, TAKES, WRITES --Failed--> FAILED
+    RESTS, MEASURES, TAKES, WRITES --Failed--> FAILED
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class SnapshotCore:
         return [Saved()]
 
     def refuse(self, event: Failed, now_ms: int) -> Sequence[Effect]:
-        """End all snapshots."""
+        """End all snapshots. The write that failed may be of one that was given up."""
         self.state, self.failure = State.FAILED, event.cause
         return [GiveUp(), Refuse(event.errno)]
 
@@ -188,8 +188,8 @@ TRANSITIONS: Table = transitions(
     (OnDisk, State.WRITES, Cell(SnapshotCore.rest, "its pages are saved", (State.RESTS,))),
     (OnDisk, (State.RESTS, State.MEASURES, State.TAKES, State.WAITS, State.FAILED), _IDLE),
     (
-        Failed, (State.MEASURES, State.TAKES, State.WRITES),
+        Failed, (State.RESTS, State.MEASURES, State.TAKES, State.WRITES),
         Cell(SnapshotCore.refuse, "POP refuses, and nothing is tried again", (State.FAILED,)),
     ),
-    (Failed, (State.RESTS, State.WAITS, State.FAILED), _IDLE),
+    (Failed, (State.WAITS, State.FAILED), _IDLE),
 )  # fmt: skip

@@ -371,26 +371,53 @@ class SlowFile(DiskFile):
         super().write(data, at)
 
 
-def test_a_disk_that_does_not_answer_stops_no_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snapshot is given up when too many copies wait. A later one has its pages."""
+class SlowBrokenFile(SlowFile):
+    """A disk that fails late."""
+
+    def write(self, data: Any, at: int) -> None:
+        assert self.may.wait(30)
+        raise OSError(EIO, "Input/output error", str(self.path))
+
+
+def give_up_one(root: Path, monkeypatch: pytest.MonkeyPatch, open_file: Callable[[Path], DiskFile]) -> Taker:
+    """A snapshot that was given up because too many copies wait, while one write of it is under way. `SlowFile.may`
+    lets the write go on."""
     monkeypatch.setattr(snapshots, "KEPT_PAGES_MAX", 100)
     monkeypatch.setattr(snapshots, "QUEUED_MAX", 1)
     monkeypatch.setattr(snapshots, "TAKEN_A_TURN", 8)
     SlowFile.may.clear()
     memory = open_memory(root, entries=64 * 400)
-    files = Files(memory, SlowFile)
+    files = Files(memory, open_file)
     taker = Taker(memory)
     taker.snapshots.close()
     taker.snapshots = Snapshots(memory, LOG, MARKS, NO_NAMES, files=files)
     for page in range(300):
         put(memory, 64 * page, page)
     taker.turn_until(lambda: len(taker.snapshots._tasks) == 1 and taker.snapshots._writer is not None)
-    began = time.monotonic()
     for page in range(300):
         put(memory, 64 * page, page + 1000)
         taker.snapshots.turn(taker.now_ms)
     assert taker.snapshots.given_up == 1
+    return taker
+
+
+def test_a_late_failure_of_a_snapshot_that_was_given_up_counts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have forgotten pages of the journal, so nothing is written any more."""
+    taker = give_up_one(root, monkeypatch, SlowBrokenFile)
+    assert taker.snapshots._core.state is State.RESTS
+    SlowFile.may.set()
+    taker.turn_until(lambda: taker.snapshots.failure)
+    assert "journal: Input/output error" in str(taker.snapshots.failure)
+    taker.snapshots.close()
+    taker.memory.close(clean=True)
+
+
+def test_a_disk_that_does_not_answer_stops_no_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot is given up when too many copies wait. A later one has its pages."""
+    began = time.monotonic()
+    taker = give_up_one(root, monkeypatch, SlowFile)
     assert time.monotonic() - began < 10
+    memory = taker.memory
     SlowFile.may.set()
     taker.write()
     taker.snapshots.close()
