@@ -103,7 +103,7 @@ class PopService(Part):
         while not self._finish() and monotonic_ms() < deadline_ms:
             time.sleep(STEP_S)
         self._tell_gauges()
-        is_saved = self._recovery.is_done and self._snapshots.finish(SNAPSHOT_MS)
+        is_saved = self._recovery.is_done and self._save()
         self._snapshots.close()
         self._revival.close()
         lib.rmq_pop_windows_close(self._windows)
@@ -114,6 +114,14 @@ class PopService(Part):
             return True  # the next process recovers
         is_answered = self._revival.finish(monotonic_ms())
         return self._offsets.finish() and is_answered
+
+    def _save(self) -> bool:
+        """Write the last snapshot. False: the segment has to stay."""
+        if self._snapshots.finish(SNAPSHOT_MS):
+            return True
+        cause = self._snapshots.failure or self._snapshots.no_room or f"no snapshot within {SNAPSHOT_MS} ms"
+        self._log_line(f"pop: {cause}; what came since the last snapshot stays in shared memory for the next start")
+        return False
 
     def _stop_if_failed(self) -> None:
         if not self._has_failed and (failure := self._snapshots.failure) is not None:

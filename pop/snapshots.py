@@ -167,7 +167,7 @@ class Snapshots:
 
     def finish(self, timeout_ms: int) -> bool:
         """Write the last snapshot of a clean stop, marked as such. False: the image does not have all, so the segment
-        has to stay. Nothing may change the memory meanwhile."""
+        has to stay. Nothing may change the memory meanwhile. A full disk is tried each second."""
         deadline = time.monotonic() + timeout_ms / 1000
         is_marked = False
         while self._core.state is not State.FAILED and time.monotonic() < deadline:
@@ -175,13 +175,17 @@ class Snapshots:
                 if is_marked and self.is_idle:
                     return True
                 if not is_marked:
-                    self._memory.touch_header()
-                    self._memory.header.clean = 1
+                    self._mark_clean(1)
                     is_marked = True
-                self._core.next_ms = 0
+                    self._core.next_ms = 0
             self.turn(time.monotonic_ns() // 1_000_000)
             time.sleep(FINISH_STEP_S)
+        self._mark_clean(0)
         return False
+
+    def _mark_clean(self, clean: int) -> None:
+        self._memory.touch_header()
+        self._memory.header.clean = clean
 
     def close(self) -> None:
         """End the thread, whatever it does. The memory stays as it is."""

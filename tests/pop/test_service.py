@@ -5,15 +5,27 @@ from typing import Any
 
 import pytest
 
+from ringmq.native import ffi, lib
 from ringmq.pop.service import PopService
 from ringmq.pop.window_memory import WindowMemory
 from tests.pop.window_pair import NativeWindows
 
 
-def part(goes_on: bool) -> Any:
-    """A part whose turns have more to do, or not."""
+def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str | None = None) -> Any:
+    """A part whose turns have more to do, or not, and whose last snapshot is written, or not."""
     return SimpleNamespace(
-        turn=lambda now_ms: goes_on, has_worked=False, reported=0, failure=None, is_done=True, no_room=""
+        turn=lambda now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
+        finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None,
+    )  # fmt: skip
+
+
+def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
+    """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
+    plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
+    others = {name: part(False) for name in ("desk", "recovery", "revival", "offsets", "snapshots")}
+    return PopService(
+        plane=plane, role=0, windows=windows, entries_max=16, close_memory=saves.append, log_line=lines.append,
+        **{**others, **parts},
     )  # fmt: skip
 
 
@@ -29,10 +41,24 @@ def test_a_pass_over_consumer_offsets_is_no_work(
 ) -> None:
     """It comes each second. With more windows than a turn looks at, the worker would never rest."""
     windows = NativeWindows(WindowMemory(4, 16), 0, 0)
-    plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    service = PopService(
-        plane=plane, role=0, windows=windows.native, entries_max=16, desk=part(desk), recovery=part(False),
-        revival=part(revival), offsets=part(offsets), snapshots=part(False), close_memory=lambda is_saved: None,
-        log_line=print,
-    )  # fmt: skip
+    service = made(windows.native, [], [], desk=part(desk), revival=part(revival), offsets=part(offsets))
     assert (service.turn(1000), service.has_worked) == (goes_on, has_worked)
+
+
+@pytest.mark.parametrize(
+    ("no_room", "failure", "cause"),
+    [
+        ("journal: No space left", None, "journal: No space left"), ("", "it cannot be saved", "it cannot be saved"),
+        ("", None, "no snapshot within 4000 ms"),
+    ],
+)  # fmt: skip
+def test_a_stop_without_a_last_snapshot_is_logged(no_room: str, failure: str | None, cause: str) -> None:
+    memory = WindowMemory(4, 16)
+    pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+    windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))  # the service closes them
+    lines: list[str] = []
+    saves: list[bool] = []
+    made(windows, lines, saves, snapshots=part(False, False, no_room, failure)).close(rests=False)
+    assert (lines, saves) == (
+        [f"pop: {cause}; what came since the last snapshot stays in shared memory for the next start"], [False],
+    )  # fmt: skip

@@ -361,6 +361,22 @@ def test_a_clean_stop_leaves_no_segment(root: Path) -> None:
     working.close(clean=True)
 
 
+def test_a_stop_on_a_full_disk_tries_each_second(root: Path) -> None:
+    """The segment stays, and does not say that the image has all of it."""
+    memory, disk = open_memory(root), Disk()
+    taker = Taker(memory, disk)
+    disk.fails_at = "write journal"
+    put(memory, 5, 1000)
+    assert not taker.snapshots.finish(1500)
+    assert 1 <= disk.tried.count("write journal") <= 2
+    assert (memory.header.clean, "No space left" in taker.snapshots.no_room) == (0, True)
+    disk.fails_at = None
+    assert taker.snapshots.finish(20_000)
+    assert memory.header.clean == 1
+    taker.snapshots.close()
+    memory.close(clean=True)
+
+
 class SlowFile(DiskFile):
     """A disk that does not answer until it may."""
 
