@@ -231,7 +231,7 @@ class JournalWriter:
         self._step("pop-image-written")
         image.sync()
         self._step("pop-image-synced")
-        if self._at > JOURNAL_KEPT_BYTES:
+        if self._journal.size > JOURNAL_KEPT_BYTES:  # a snapshot that was given up may have been larger
             self._journal.cut(JOURNAL_KEPT_BYTES)
 
     def _add(self, data: Bytes) -> None:
@@ -248,6 +248,8 @@ class JournalWriter:
             if error.errno not in NO_ROOM:
                 raise
             self._full = JournalFullError(error.errno, error.strerror, str(file.path))
+            with contextlib.suppress(OSError):
+                self._journal.cut(0)  # the log may need the room, and the image rests on no journal now
             raise self._full from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -264,6 +265,40 @@ def test_a_full_disk_is_waited_for(root: Path, fails_at: str) -> None:
     again = open_memory(root)
     assert set(content(again)) == {1, 2, 3}
     again.close(clean=True)
+
+
+@pytest.mark.parametrize("fails_at", ["write journal", "reserve image"])
+def test_a_snapshot_without_room_keeps_none(root: Path, fails_at: str) -> None:
+    """Room that the journal has is missing to the log."""
+    memory, disk = open_memory(root), Disk()
+    taker = Taker(memory, disk)
+    put(memory, 5, 1000)
+    taker.write()
+    disk.fails_at = fails_at
+    put(memory, 6, 2000)
+    taker.now_ms += 1000
+    taker.turn_until(lambda: taker.snapshots.no_room)
+    assert (memory.folder / JOURNAL).stat().st_size == 0
+    taker.snapshots.close()
+    memory.close(clean=False)
+    cut_power(root)
+    again = open_memory(root)
+    assert set(content(again)) == {5}
+    again.close(clean=True)
+
+
+def test_a_journal_that_has_grown_is_cut(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large snapshot was given up. The small one behind it stays whole."""
+    monkeypatch.setattr(image_file, "JOURNAL_KEPT_BYTES", 8 * PAGE)
+    memory = open_memory(root)
+    taker = Taker(memory)
+    os.truncate(memory.folder / JOURNAL, 100 * PAGE)
+    put(memory, 5, 1000)
+    taker.write()
+    assert (memory.folder / JOURNAL).stat().st_size == 8 * PAGE
+    assert image_file.read_journal(memory.folder / JOURNAL) is not None
+    taker.snapshots.close()
+    memory.close(clean=True)
 
 
 @pytest.mark.parametrize("number", [EIO, ENOSPC])
