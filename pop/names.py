@@ -8,13 +8,14 @@ this name. `r`: ids below this number may be in use. `n`: they are in use. Lines
 ids, so no id is used again while the log may have one. A power cut may take the last lines; the synced `r` lines tell
 which ids they had.
 
-A start writes the file anew when most of its windows have ended, or lines are damaged.
+A start writes the file anew when most of its windows have ended, or lines are damaged, and the disk has room.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import zlib
 from collections.abc import Collection, Iterator
@@ -23,10 +24,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from ringmq.native import lib
-from ringmq.pop.image_file import FILE_MODE, give_to_group
+from ringmq.pop.image_file import FILE_MODE, NO_ROOM, give_to_group
 from ringmq.store.crash_points import Step, passed
 from ringmq.store.markers import sync_directory
 from ringmq.store.safe_files import open_to_write
+
+log = logging.getLogger(__name__)
 
 FILE = "names"
 IDS_END: int = lib.RMQ_POP_WINDOW_IDS
@@ -125,8 +128,12 @@ class Names:
         self._size, self._lines = content.size, content.lines
         self._is_unsynced = True  # a dead predecessor may have left lines
         self._descriptor = self._open()
-        if self._next_id > content.next_id:  # the next start has to know it, too
-            self._append(_line(["n", self._next_id]))
+        if self._next_id > content.next_id:
+            try:
+                self._append(_line(["n", self._next_id]))  # the next start has to know it, too
+            except OSError as error:
+                if not content.damaged or error.errno not in NO_ROOM:
+                    raise  # else the damaged lines tell the next start as much
             self.sync()
 
     def _open(self) -> int:
@@ -187,11 +194,17 @@ class Names:
         self._windows.pop(window_id, None)
 
     def keep(self, window_ids: Collection[int]) -> None:
-        """Forget all windows but these, and write the file anew if it has damaged lines or gets much shorter. Raises
-        OSError."""
+        """Forget all windows but these, and write the file anew if it has damaged lines or gets much shorter. On a full
+        disk the file stays as it is. Raises OSError."""
         self._windows = {number: name for number, name in self._windows.items() if number in window_ids}
-        if self.damaged or self._lines > 2 * len(self._windows) + STALE_LINES:
+        if not self.damaged and self._lines <= 2 * len(self._windows) + STALE_LINES:
+            return
+        try:
             self._rewrite()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            log.warning("%s", f"{self.path}: {error.strerror}; the next start writes it anew")
 
     def sync(self) -> None:
         """Bring all lines to the disk. Called in the thread of snapshots, too. Raises OSError. After one failure it
@@ -248,6 +261,7 @@ class Names:
             sync_directory(self.path.parent)
         except BaseException:
             os.close(descriptor)
+            fresh.unlink(missing_ok=True)
             raise
         os.close(self._descriptor)
         self._descriptor = descriptor

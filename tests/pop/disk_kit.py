@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ringmq.native import ffi
 from ringmq.pop.image_file import PAGE, DiskFile
 
 SECTOR = 512
+GROWS = ("names", "names.tmp", "image.tmp", "journal")
+"""Files that a write makes larger. Pages of the image have their room."""
+
+
+def fill_disk(patch: pytest.MonkeyPatch) -> None:
+    """Writes that would take room fail."""
+    write, pwrite = os.write, os.pwrite
+
+    def refuse(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.name in GROWS:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def full_write(descriptor: int, data: bytes) -> int:
+        refuse(descriptor)
+        return write(descriptor, data)
+
+    def full_pwrite(descriptor: int, data: bytes, at: int) -> int:
+        refuse(descriptor)
+        return pwrite(descriptor, data, at)
+
+    patch.setattr(os, "write", full_write)
+    patch.setattr(os, "pwrite", full_pwrite)
 
 
 class Disk:

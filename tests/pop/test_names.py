@@ -10,6 +10,7 @@ import pytest
 
 from ringmq.pop import names as names_module
 from ringmq.pop.names import FILE, IDS_END, RESERVED, Names, NoIdsError, read_names
+from tests.pop.disk_kit import fill_disk
 
 
 def add(names: Names, *queues: int) -> list[int]:
@@ -142,6 +143,49 @@ def test_the_file_is_written_anew_when_most_windows_have_ended(tmp_path: Path, m
     assert found is not None and (set(found.windows), found.lines) == ({3, 99, 101}, 5)
     again = Names(tmp_path, was_cut=True)
     assert add(again, 0) == [RESERVED + 1]
+    again.close()
+
+
+def test_a_full_disk_leaves_a_long_file_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(names_module, "STALE_LINES", 10)
+    names = Names(tmp_path)
+    add(names, *range(100))
+    before = (tmp_path / FILE).read_bytes()
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        names.keep({3, 99})
+    assert "No space left on device; the next start writes it anew" in caplog.text
+    assert ((tmp_path / FILE).read_bytes(), list(tmp_path.iterdir())) == (before, [tmp_path / FILE])
+    assert ([number for number, *_ in names.all()], add(names, 7)) == ([3, 99], [101])
+    names.keep({3, 99, 101})
+    found = read_names(tmp_path)
+    assert found is not None and set(found.windows) == {3, 99, 101}
+    names.close()
+
+
+def test_damaged_lines_on_a_full_disk_leave_the_names_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process uses ids that the damaged lines may have, with and without room for a line that says so."""
+    names = Names(tmp_path)
+    add(names, *range(5))
+    names.close()
+    data = bytearray((tmp_path / FILE).read_bytes())
+    data[-5] ^= 1
+    (tmp_path / FILE).write_bytes(data)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        full = Names(tmp_path)
+        full.keep({1, 2, 3, 4})
+        assert [number for number, *_ in full.all()] == [1, 2, 3, 4]
+        with pytest.raises(OSError, match="No space left on device"):
+            add(full, 9)
+    (first,) = add(full, 9)
+    full.close()
+    again = Names(tmp_path)
+    assert RESERVED < first < add(again, 10)[0]
     again.close()
 
 

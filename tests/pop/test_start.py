@@ -19,6 +19,7 @@ from ringmq.pop import log_cut, open_work
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import RESERVED, Names, read_names
 from ringmq.pop.snapshots import Snapshots
+from tests.pop.disk_kit import fill_disk
 from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, put, window
 
 CONFIG = BrokerConfig()
@@ -252,6 +253,31 @@ def test_memory_of_another_log_is_not_used(
     assert is_used or "the log is not the one of this memory" in caplog.text
     again.pop("T", [6] if is_used else [0])
     assert [number for number, *_ in again.names.all()] == ([1] if is_used else [1, 1025]), "no id is used again"
+    again.die()
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_names_on_a_full_disk_leave_the_memory(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """The start would like to write them anew, and need not."""
+    monkeypatch.setattr("ringmq.pop.names.STALE_LINES", 0)
+    worker = Worker(broker)
+    worker.pop("T", [10, 11, 12])
+    worker.ack("T", 10, 11)
+    for queue_id in range(3):
+        worker.names.add("G", "Ended", queue_id, 0)
+    worker.die()
+    if is_damaged:
+        path = broker.root / "pop" / "names"
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 1
+        path.write_bytes(data)
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        assert broker.starts()
+        again = Worker(broker)
+        assert (again.memory.origin, again.state()) == ("kept", (13, 10, 2))
     again.die()
 
 
