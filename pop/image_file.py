@@ -45,6 +45,8 @@ END = struct.Struct("<IIQ8s")
 HEAD_MAGIC, END_MAGIC = b"RMQPOPJ1", b"RMQPOPE1"
 JOURNAL_KEPT_BYTES = 16 << 20
 """A journal that was larger is cut once its pages are in the image."""
+OUTDATED = (1 << 32) - 1
+"""`used_entries` of an image that a start could not replace. Without the segment it is not used."""
 Bytes = bytes | bytearray | memoryview
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a write that is tried again: no page that was written before is lost. A sync with them is a failure."""
@@ -175,6 +177,8 @@ def read_header(data: bytes, *, has_check: bool) -> Header:
 
 def lost_entries(header: Header, used: int) -> str:
     """The fault of an image in which `used` entries are in use, "" if it has all."""
+    if header.used_entries == OUTDATED:
+        return "a start had no room on the disk to write it anew"
     wanted = header.used_entries - 1
     return "" if wanted in (-1, used) else f"{used} entries are there instead of {wanted}"
 
@@ -356,19 +360,45 @@ def write_image(folder: Path, memory: Any, layout: Any, has: Callable[[int], boo
     `has`: says if the memory has the chunk at an offset. The header has a number that no earlier snapshot has, so a
     journal of these is not used.
     """
-    fresh = folder / (IMAGE + ".tmp")
-    fresh.unlink(missing_ok=True)
-    file = DiskFile(fresh)
-    try:
+    with _fresh_image(folder) as file:
         file.cut(int(layout.bytes))
         for at in range(0, int(layout.bytes), CHUNK):
             if has(at):
                 file.write(memory[at : min(at + CHUNK, int(layout.bytes))], at)
+    step("pop-image-made")
+    _take_place(file.path)
+
+
+@contextlib.contextmanager
+def _fresh_image(folder: Path) -> Iterator[DiskFile]:
+    """A new image, on the disk at the end of the block. An error takes it back: it may hold the last free bytes."""
+    path = folder / (IMAGE + ".tmp")
+    path.unlink(missing_ok=True)
+    file = DiskFile(path)
+    try:
+        yield file
         file.sync()
+    except OSError:
+        path.unlink()
+        raise
     finally:
         file.close()
-    step("pop-image-made")
-    _take_place(fresh)
+
+
+def outdate(folder: Path, snapshot: int) -> None:
+    """Let no start use the image without the segment, whose snapshot has this number. No journal counts either, until
+    the next snapshot. Raises OSError."""
+    image = DiskFile(folder / IMAGE)
+    try:
+        head = ffi.new("struct rmq_pop_header *")
+        ffi.buffer(head)[:] = os.pread(image.descriptor, HEADER_BYTES, 0)
+        head.places[snapshot % 2] = head.places[head.snapshot % 2]
+        head.snapshot, head.used_entries = snapshot, OUTDATED
+        seal_header(head)
+        image.write(bytes(ffi.buffer(head)), 0)
+        image.sync()
+    finally:
+        image.close()
 
 
 def _take_place(fresh: Path) -> None:
@@ -381,17 +411,11 @@ def _take_place(fresh: Path) -> None:
 
 def new_image(folder: Path, head: Any, step: Step = passed) -> None:
     """Make an image without windows and entries, durably. Any journal is removed before. Raises OSError."""
-    fresh = folder / (IMAGE + ".tmp")
-    fresh.unlink(missing_ok=True)
-    file = DiskFile(fresh)
-    try:
+    with _fresh_image(folder) as file:
         seal_header(head)
         file.write(bytes(ffi.buffer(head)).ljust(PAGE, b"\0"), 0)
-        file.sync()
-    finally:
-        file.close()
     step("pop-image-made")
-    _take_place(fresh)
+    _take_place(file.path)
 
 
 def widen(folder: Path, stored: Header, windows_max: int) -> Header:
@@ -399,22 +423,19 @@ def widen(folder: Path, stored: Header, windows_max: int) -> Header:
     wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max, stored.used_entries)
     old, new = stored.layout, wider.layout
     moved = int(new.entries_at - old.entries_at)
-    fresh = folder / (IMAGE + ".tmp")
-    fresh.unlink(missing_ok=True)
-    source, file = DiskFile(folder / IMAGE), DiskFile(fresh)
+    source = DiskFile(folder / IMAGE)
     try:
-        for begin, end in data_ranges(source.descriptor, 0, int(old.bytes)):
-            for at in range(begin, end, PAGE):
-                data = os.pread(source.descriptor, PAGE, at)
-                file.write(data, at if at < old.entries_at else at + moved)
-        head = ffi.new("struct rmq_pop_header *")
-        ffi.buffer(head)[:] = os.pread(source.descriptor, HEADER_BYTES, 0)
-        head.windows_max = windows_max
-        number_header(head, head.places[head.snapshot % 2])
-        file.write(bytes(ffi.buffer(head)), 0)
-        file.sync()
+        with _fresh_image(folder) as file:
+            for begin, end in data_ranges(source.descriptor, 0, int(old.bytes)):
+                for at in range(begin, end, PAGE):
+                    data = os.pread(source.descriptor, PAGE, at)
+                    file.write(data, at if at < old.entries_at else at + moved)
+            head = ffi.new("struct rmq_pop_header *")
+            ffi.buffer(head)[:] = os.pread(source.descriptor, HEADER_BYTES, 0)
+            head.windows_max = windows_max
+            number_header(head, head.places[head.snapshot % 2])
+            file.write(bytes(ffi.buffer(head)), 0)
     finally:
         source.close()
-        file.close()
-    _take_place(fresh)
+    _take_place(file.path)
     return wider

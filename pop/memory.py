@@ -167,8 +167,13 @@ class PopMemory:
 
     def save_whole(self) -> None:
         """Write a whole new image, which counts as the next snapshot, and forget a failed one. For the main process,
-        before any worker runs. Raises OSError."""
+        before any worker runs.
+
+        Raises OSError. If the disk has no room, a failed one stays failed, and the old image is not used any more
+        without this memory. Snapshots of the worker make up for it.
+        """
         header = self.header
+        failed = int(header.failed_errno)
         self.touch_header()
         header.failed_errno = 0
         header.used_entries = self._count_used() + 1
@@ -179,6 +184,9 @@ class PopMemory:
                 image_file.write_image(self.folder, data, self.layout, self._has, passed)
         except OSError as error:
             header.failed_errno = error.errno or errno.EIO  # POP refuses until a start can write it
+            if error.errno in image_file.NO_ROOM:
+                image_file.outdate(self.folder, int(header.snapshot))
+                header.failed_errno = failed
             raise
         finally:
             lib.rmq_pop_pages_give_up(self.pages)

@@ -12,9 +12,9 @@ from pathlib import Path
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import ffi, lib
 from ringmq.pop.clamp import Clamped, clamp, reach
-from ringmq.pop.image_file import FOLDER, IMAGE
+from ringmq.pop.image_file import FOLDER, IMAGE, NO_ROOM
 from ringmq.pop.log_place import Log, LogPlace, compare
-from ringmq.pop.memory import PopMemory
+from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.names import IDS_END, Names
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
@@ -75,8 +75,18 @@ def _check(look: StoreLook, memory: PopMemory) -> bool:
     memory.header.start_id = int(look.plane.watermarks.start_id)
     memory.header.marks_from = min(int(memory.header.marks_from), look.log_end)  # the log may have been cut since
     if not is_whole:
-        memory.save_whole()  # `write` may not give an offset anew that the image has as done
+        _save(memory)
     return has_entries
+
+
+def _save(memory: PopMemory) -> None:
+    """Save what was cut back: `write` may not give an offset anew that a usable image has as done."""
+    try:
+        memory.save_whole()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        log.warning("%s", f"{describe(error)}; a power cut before the next snapshot takes the whole memory of POP")
 
 
 def _cut_back(

@@ -177,6 +177,57 @@ def test_a_window_is_cut_back_to_the_end_of_its_queue(
     image.close(clean=True)
 
 
+@pytest.mark.parametrize("has_room_later", [True, False])
+def test_a_start_on_a_full_disk_serves(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_room_later: bool
+) -> None:
+    """The image has offsets as done that new messages get, and cannot be written anew. No power cut brings it back."""
+    worker = Worker(broker)
+    worker.pop("T", list(range(890, 910)))
+    worker.ack("T", 890, 905)
+    worker.snapshot()
+    worker.die()
+    del broker.log[9_000:]
+    broker.queues["T", 0] = 900, 0
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        assert broker.starts()
+    assert "No space left on device; a power cut before the next snapshot" in caplog.text
+    assert not list((broker.root / "pop").glob("*.tmp")), "no room is held"
+    again = Worker(broker)
+    assert (again.state(), again.snapshots.failure) == ((900, 890, 10), None)
+    if has_room_later:
+        again.snapshot()
+    again.die()
+    cut_power(broker.root)
+    broker.queues["T", 0] = 905, 0  # five new messages
+    assert broker.starts() is has_room_later
+    last = Worker(broker)
+    if has_room_later:
+        assert last.state() == (900, 890, 10)
+    else:
+        assert (last.memory.origin, last.places) == ("new", {})
+    last.die()
+
+
+def test_a_failure_outlives_a_start_on_a_full_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have forgotten any page, and only a whole image makes up for it."""
+    worker = Worker(broker)
+    worker.pop("T", [5])
+    worker.memory.header.failed_errno = 5
+    worker.die()
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        broker.starts()
+    again = Worker(broker)
+    assert "earlier write failed" in str(again.snapshots.failure)
+    again.die()
+    broker.starts()
+    last = Worker(broker)
+    assert (last.snapshots.failure, last.state()) == (None, (6, 5, 1))
+    last.die()
+
+
 def test_records_that_dispatch_has_not_reached_count(broker: Broker) -> None:
     worker = Worker(broker)
     worker.pop("T", [990, 991])
