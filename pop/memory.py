@@ -192,6 +192,15 @@ class PopMemory:
             lib.rmq_pop_pages_give_up(self.pages)
         lib.rmq_pop_pages_saved(self.pages)
 
+    def fault_of_image(self) -> str:
+        """The fault of the image beside this segment, "" if it has all entries of its snapshot. Raises OSError and
+        HeaderError."""
+        if self.origin != "kept":
+            return ""  # the memory was made from it, or the other way round
+        with (self.folder / IMAGE).open("rb") as image:
+            stored = image_file.read_header(image.read(PAGE), has_check=True)
+        return image_file.lost_entries(stored, _used_entries(self.folder, stored)[0])
+
     def _count_used(self) -> int:
         """Entries in use."""
         begin, end, used = int(self.layout.entries_at), int(self.layout.bytes), 0

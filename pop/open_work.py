@@ -65,10 +65,13 @@ def _check(look: StoreLook, memory: PopMemory) -> bool:
         found = reach(memory, look.plane, names, births)
         names.pass_over(found.highest_id)
         restarts = names.ids_left < FEW_IDS and not found.entries and bool(memory.header.clean)
-        is_whole = found.is_within and not restarts and not memory.header.failed_errno
+        fault = memory.fault_of_image()
+        is_whole = found.is_within and not restarts and not memory.header.failed_errno and not fault
         has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)
         names.keep(found.live)
         _tell(memory, names.damaged)
+        if fault:
+            log.warning("%s", f"{memory.folder / IMAGE}: {fault}; the segment has all, and the image is written anew")
     finally:
         names.close()
     memory.touch_header()

@@ -19,7 +19,7 @@ NAME = "pop_windows"
 def windows_of(store: MessageStore, topic: str | None, limit: int) -> Table | None:
     """The windows of a topic, or of all, at most `limit`: those with the most open messages first.
 
-    None: POP was not used in this store, or its files cannot be read. Raises OSError.
+    None: POP was not used in this store, or no start would use its files. Raises OSError.
     """
     root = store.config.root
     if not (root / FOLDER / IMAGE).exists():
@@ -27,9 +27,9 @@ def windows_of(store: MessageStore, topic: str | None, limit: int) -> Table | No
     names = read_names(root / FOLDER) or Content({})
     try:
         with newest_copy(root) as copy:
-            return _table(copy, names, topic, limit)
+            return None if copy.lost else _table(copy, names, topic, limit)  # `ringmq store verify` says why
     except HeaderError:
-        return None  # `ringmq store verify` says why
+        return None
 
 
 def _table(copy: MemoryCopy, names: Content, topic: str | None, limit: int) -> Table:

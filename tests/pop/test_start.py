@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import zlib
 from collections.abc import Iterator
@@ -76,7 +77,10 @@ class Worker:
     def __init__(self, broker: Broker) -> None:
         self.memory = open_memory(broker.root, broker.start)
         self.names = Names(self.memory.folder, was_cut=self.memory.was_cut)
-        self.snapshots = Snapshots(self.memory, broker, broker, self.names)  # type: ignore[arg-type]
+        self.snapshots = Snapshots(
+            self.memory, broker, broker, self.names,  # type: ignore[arg-type]
+            used_entries=lambda: int(lib.rmq_pop_counts_of(self.windows).entries),
+        )  # fmt: skip
         self.windows = lib.rmq_pop_windows_open(self.memory.pages, self.memory.layout, 0, 0, ffi.new("uint64_t *"))
         self.places: dict[tuple[str, int], int] = {}
         for number, _, topic, queue_id in self.names.all():
@@ -226,6 +230,26 @@ def test_a_failure_outlives_a_start_on_a_full_disk(broker: Broker, monkeypatch: 
     last = Worker(broker)
     assert (last.snapshots.failure, last.state()) == (None, (6, 5, 1))
     last.die()
+
+
+def test_a_kept_segment_mends_an_image_with_a_hole(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Snapshots write changed pages alone, so the hole would stay until no segment is left."""
+    worker = Worker(broker)
+    worker.pop("T", [5, 6])
+    worker.snapshot()
+    worker.die()
+    folder = broker.root / "pop"
+    (folder / "journal").unlink()
+    os.truncate(folder / "image", int(worker.memory.layout.entries_at))
+    assert broker.starts()
+    assert "0 entries are there instead of 1; the segment has all" in caplog.text
+    caplog.clear()
+    assert broker.starts() and "entries are there" not in caplog.text
+    cut_power(broker.root)
+    assert broker.starts()
+    again = Worker(broker)
+    assert (again.memory.origin, again.state()) == ("kept", (7, 5, 2))
+    again.die()
 
 
 def test_records_that_dispatch_has_not_reached_count(broker: Broker) -> None:

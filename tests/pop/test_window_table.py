@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ class Windows:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.memory: PopMemory = open_memory(root)
-        self._names, self._taker = Names(self.memory.folder), Taker(self.memory)
+        self._names = Names(self.memory.folder)
+        self._taker = Taker(
+            self.memory, used_entries=lambda: int(lib.rmq_pop_counts_of(self._native).entries)
+        )  # fmt: skip
         self._native = lib.rmq_pop_windows_open(self.memory.pages, self.memory.layout, 0, 0, ffi.new("uint64_t *"))
         for group, topic, queue_id, _, first, count in (FEW, MANY, DONE):
             number, place = self._names.add(group, topic, queue_id, 0), ffi.new("uint32_t *")
@@ -103,6 +107,15 @@ def test_a_store_without_pop_and_a_damaged_image_have_no_table(windows: Windows,
     assert windows_of(store, None, 20) is None, "`ringmq store verify` names the damage"
     image.unlink()
     assert windows_of(store, None, 20) is None
+
+
+def test_an_image_without_some_entries_has_no_table(windows: Windows) -> None:
+    """The next start does not use it: groups go on at their consumer offsets."""
+    entries_at = int(windows.memory.layout.entries_at)
+    windows.stop(clean=True)
+    (windows.root / "pop" / "journal").unlink()
+    os.truncate(windows.root / "pop" / "image", entries_at)
+    assert windows_of(MessageStore(StoreConfig(windows.root)), None, 20) is None
 
 
 def test_the_command_shows_them(windows: Windows) -> None:
