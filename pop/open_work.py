@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.plane import NONE
 from ringmq.native import ffi, lib
 from ringmq.pop.clamp import Clamped, clamp, reach
 from ringmq.pop.image_file import FOLDER, IMAGE, NO_ROOM
@@ -115,7 +116,9 @@ def _restart_ids(look: StoreLook, memory: PopMemory, windows: object, names: Nam
     memory.touch_header()
     memory.header.marks_from = look.log_end
     for number, _, _, _ in list(names.all()):
-        lib.rmq_pop_window_drop(windows, lib.rmq_pop_window_place(windows, number))
+        place = int(lib.rmq_pop_window_place(windows, number))
+        if place != NONE:  # the file still has the names of windows that have ended
+            lib.rmq_pop_window_drop(windows, place)
     memory.save_whole()
     names.restart()
     log.info("%s", f"{memory.folder}: the ids of windows begin again with 1")

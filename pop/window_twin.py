@@ -153,6 +153,8 @@ class WindowTwin(EntryTwin):
 
     def drop(self, place: int) -> int:
         """`rmq_pop_window_drop`."""
+        if place not in self.places.values():
+            return 0
         window = self.memory.window(place)
         window_id = window.id
         entries = self._in_order(window_id)

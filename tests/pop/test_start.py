@@ -399,6 +399,23 @@ def test_ids_begin_again_when_few_are_left(broker: Broker, monkeypatch: pytest.M
     behind_cut.die()
 
 
+def test_ids_begin_again_beside_names_of_ended_windows(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file keeps the line of a window that has ended."""
+    monkeypatch.setattr(open_work, "FEW_IDS", 1 << 20)
+    broker.queues["Ended", 0] = 1000, 0
+    worker = Worker(broker)
+    for topic in ("Ended", "T"):
+        worker.pop(topic, [5])
+        worker.ack(topic, 5, 5)
+    lib.rmq_pop_window_drop(worker.windows, worker.places["Ended", 0])
+    assert worker.snapshots.finish(20_000)
+    worker.die()
+    assert not broker.starts()
+    again = Worker(broker)
+    assert (again.places, list(again.names.all())) == ({}, [])
+    again.die()
+
+
 def test_a_power_cut_reserves_ids_for_the_worker(broker: Broker) -> None:
     """Lines of names that were not synced may be gone, though marks with their ids are in the log."""
     worker = Worker(broker)

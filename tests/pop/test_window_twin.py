@@ -201,6 +201,21 @@ def test_both_agree_after_each_call(seed: int) -> None:
         play.go()
 
 
+@pytest.mark.parametrize("place", [0, 2, lib.RMQ_NONE])
+def test_a_place_without_a_window_is_not_dropped(place: int) -> None:
+    """Its slot must not be given twice."""
+    play = Play(4)
+    play.make()
+    play.make()
+    play.pair.call("drop", 0)
+    assert play.pair.call("drop", place) == 0
+    play.pair.compare()
+    play.make()
+    play.make()
+    play.pair.compare()
+    assert len(set(play.places())) == len(play.pair.twin.places)
+
+
 def test_a_large_window_agrees_after_a_start() -> None:
     """More entries than buckets at first, in and out of order."""
     play = Play(7, windows=3, entries=3000)

@@ -68,6 +68,8 @@ static void free_one(struct rmq_pop_windows *w, uint32_t entry, void *with)
 /* The id goes first. A start frees entries without a window. */
 uint32_t rmq_pop_window_drop(struct rmq_pop_windows *w, uint32_t place)
 {
+    if (!rmq_pop_window_at(w, place))
+        return 0;
     struct rmq_pop_window *window = &w->windows[place];
     uint32_t id = window->id, entries = w->sides[place].entries;
     rmq_pop_touch(w->pages, window);

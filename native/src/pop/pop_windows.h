@@ -33,7 +33,7 @@ const struct rmq_pop_counts *rmq_pop_counts_of(const struct rmq_pop_windows *w);
 
 /* 0, -EINVAL for an id that is 0, too large or in use, -ENOSPC: no slot is free. */
 int rmq_pop_window_make(struct rmq_pop_windows *w, uint32_t id, uint32_t queue_id, uint64_t birth, int64_t next_offset, uint32_t *place);
-/* Ends the window and its entries. Returns their number. */
+/* Ends the window and its entries. Returns their number, 0 if no window is there. */
 uint32_t rmq_pop_window_drop(struct rmq_pop_windows *w, uint32_t place);
 uint32_t rmq_pop_window_place(struct rmq_pop_windows *w, uint32_t id); /* RMQ_NONE: there is none */
 /* To read. NULL: no window is there. */
