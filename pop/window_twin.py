@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ringmq.native import lib
 from ringmq.pop import entry_states as states
@@ -292,18 +292,21 @@ class WindowTwin(EntryTwin):
         if old is None or self.state_of(old) not in (State.OPEN, State.RETURNED):
             return int(KNOWN)
         self.need(1)
-        made = self.make_entry(place, give, offset, 1, moves=True)
+        changed = structs.replace(give, revive_queue=give.revive_queue | lib.RMQ_POP_CHANGED)
+        made = self.make_entry(place, changed, offset, 1, moves=True)
         self.step(states.Acknowledged(old, self._bit(old, offset)))
         self.step(states.Moved(made))
         return int(DONE)
 
-    def changed_at(self, place: int, offset: int, client: int, invisible_ms: int) -> int:
+    def changed_at(self, place: int, offset: int, give: Give) -> int:
         """`rmq_pop_changed_at`."""
+        wanted = (give.client, give.invisible_ms, give.revive_queue | lib.RMQ_POP_CHANGED)
         for entry in sorted(self.of_window[self.memory.window(place).id]):
             slot = self.memory.entry(entry)
-            is_single = slot.base_offset == offset and slot.present == 1 and not slot.start_delta
-            if is_single and self.state_of(entry) is State.OPEN and self.open_bits(entry):
-                return int(slot.pop_time_ms) if (slot.client, slot.invisible_ms) == (client, invisible_ms) else -1
+            is_open = self.state_of(entry) is State.OPEN and self.open_bits(entry) & self._bit(entry, offset)
+            if is_open and slot.revive_queue & lib.RMQ_POP_CHANGED:
+                found = (slot.client, slot.invisible_ms, slot.revive_queue)
+                return int(slot.pop_time_ms) if found == wanted else -1
         return -1
 
     def unsent(self, place: int, start: int, pop_time_ms: int) -> bool:

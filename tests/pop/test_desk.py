@@ -148,6 +148,20 @@ def test_a_change_gives_another_time_and_another_receipt(stage: Stage, odd: bool
     assert stage.desk.native.counted(Counter.ACKS) == 1
 
 
+def test_a_change_by_a_receipt_of_before_a_reset_gets_no_newer_receipt(stage: Stage) -> None:
+    """The message was popped again meanwhile, by the same connection and with the same time."""
+    (old,) = receipts(stage.pop(maxMsgNums=1))
+    window = stage.desk.window_of(1, stage.kit.queue_slot(1, 1))
+    assert window is not None
+    stage.desk.windows.begin_at(window, 0)
+    (new,) = receipts(stage.pop(maxMsgNums=1))
+    answer = stage.ack(old, code=CHANGE, invisibleTime=60_000)
+    assert answer.code == 0
+    parts = new.split(" ")
+    stage.ack(" ".join([parts[0], answer.fields["popTime"], *parts[2:]]))
+    assert stage.desk.native.counted(Counter.ACKS) == 0, "another consumer may work on the message"
+
+
 def test_messages_stay_open_over_the_death_of_the_process(stage: Stage) -> None:
     first, second = receipts(stage.pop(maxMsgNums=2))
     stage.restart()

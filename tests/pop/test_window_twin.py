@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from ringmq.native import lib
 from ringmq.pop.entry_twin import Give
@@ -104,8 +105,8 @@ class Play:
             offset = self.random.choice(offsets)
             give = self.give_at(offset, 0, [place])
             self.pair.call("change", place, start, time_ms, offset, give)
-            client = self.random.choice((give.client, 1))
-            self.pair.call("changed_at", place, offset, client, give.invisible_ms)
+            asked = structs.replace(give, client=self.random.choice((give.client, 1)))
+            self.pair.call("changed_at", place, offset, asked)
             self.receipts.append((place, offset, give.pop_time_ms, [offset]))
 
     def unsent(self) -> None:
@@ -271,6 +272,22 @@ def test_flipped_bits_in_a_slot() -> None:
     assert found >= fixed and not found & {*range(24, 40)}, "the offset may change: it has no check"
     play.pair.reopen(NOW_MS, 5, flipped(data, 0))
     assert damaged_bytes(play, layout.entries_at) >= {*range(16), *range(24, 40), *range(48, 58), *range(60, 64)}
+
+
+@pytest.mark.parametrize("other", [{}, {"client": 8}, {"invisible_ms": 61}, {"revive_queue": 4}])
+def test_a_change_is_told_from_a_pop(other: dict[str, int]) -> None:
+    """A pop of one message by the same client, with the same time, has a receipt that no change has made."""
+    play = Play(8)
+    play.make()
+    start = play.next_offset(0)
+    popped = Give(NOW_MS, play.mono_ms, start, start + 1, 60, client=7, revive_queue=3)
+    play.pair.call("give", 0, popped, [start])
+    assert play.pair.call("changed_at", 0, start, popped) == -1
+    changed = structs.replace(popped, pop_time_ms=NOW_MS + 1)
+    assert play.pair.call("change", 0, start, NOW_MS, start, changed) == lib.RMQ_POP_DONE
+    play.pair.reopen(NOW_MS, play.mono_ms)
+    found = play.pair.call("changed_at", 0, start, structs.replace(changed, **other))
+    assert found == (-1 if other else NOW_MS + 1)
 
 
 def test_a_gap_of_many_blocks_takes_calls() -> None:

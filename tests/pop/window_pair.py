@@ -81,8 +81,8 @@ class NativeWindows:
         found = lib.rmq_pop_change(self.native, place, start, pop_time_ms, offset, native_give(give))
         return int(_checked(found, found))
 
-    def changed_at(self, place: int, offset: int, client: int, invisible_ms: int) -> int:
-        return int(lib.rmq_pop_changed_at(self.native, place, offset, client, invisible_ms))
+    def changed_at(self, place: int, offset: int, give: Give) -> int:
+        return int(lib.rmq_pop_changed_at(self.native, place, offset, native_give(give)))
 
     def unsent(self, place: int, start: int, pop_time_ms: int) -> bool:
         return bool(lib.rmq_pop_unsent(self.native, place, start, pop_time_ms))

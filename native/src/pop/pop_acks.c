@@ -79,7 +79,7 @@ static int change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const s
     give->pop_time_ms = rmq_pop_time_for(d->windows, &n->place, &start, 1, give->pop_time_ms);
     int result = rmq_pop_change(d->windows, n->place, n->receipt.start_offset, n->receipt.pop_time_ms, start, give);
     if (result >= 0 && result != RMQ_POP_DONE) {
-        int64_t changed_ms = rmq_pop_changed_at(d->windows, n->place, start, give->client, give->invisible_ms);
+        int64_t changed_ms = rmq_pop_changed_at(d->windows, n->place, start, give);
         give->pop_time_ms = changed_ms < 0 ? give->pop_time_ms : changed_ms;
     }
     return result;

@@ -58,6 +58,8 @@
 #define RMQ_POP_RETURNED 4   /* no consumer has received them: the next pop of the queue begins with them */
 #define RMQ_POP_MOVING 5     /* an old entry may still have them. It counts as OPEN */
 
+#define RMQ_POP_CHANGED 0x8000 /* bit of revive_queue: a change of the invisible time has made the entry, and no pop */
+
 struct rmq_pop_entry {
     uint64_t base_offset;    /*  0 */
     uint64_t present;        /*  8 */
@@ -69,7 +71,7 @@ struct rmq_pop_entry {
                               * the acknowledgement was late, and a copy is passed over */
     uint32_t window;         /* 48 id */
     uint32_t client;         /* 52 hash of the connection that popped, 0 = unknown */
-    uint16_t revive_queue;   /* 56 */
+    uint16_t revive_queue;   /* 56 of the receipt; the highest bit is RMQ_POP_CHANGED */
     uint8_t state;           /* 58 */
     uint8_t attempts;        /* 59 of the copies that could not be stored */
     uint32_t check;          /* 60 CRC-32 of 0..15, 24..39, 48..57; never 0. `present` never changes while an entry lives */

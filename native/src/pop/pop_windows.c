@@ -365,7 +365,9 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
     int rc = rmq_pop_entries_ready(w, 1);
     if (rc)
         return rc;
-    uint32_t made = rmq_pop_entry_make(w, place, give, offset, 1, RMQ_POP_MOVING);
+    struct rmq_pop_give changed = *give;
+    changed.revive_queue |= RMQ_POP_CHANGED;
+    uint32_t made = rmq_pop_entry_make(w, place, &changed, offset, 1, RMQ_POP_MOVING);
     finish(w, at - 1, rmq_pop_bit(&w->entries[at - 1], offset));
     rmq_pop_touch(w->pages, &w->entries[made]);
     RMQ_POP_STORE(w->entries[made].state, RMQ_POP_OPEN);
@@ -376,14 +378,16 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
 static int rank_changed(const struct rmq_pop_windows *w, uint32_t entry, uint64_t bit)
 {
     const struct rmq_pop_entry *e = &w->entries[entry];
-    return e->state == RMQ_POP_OPEN && e->present == 1 && !e->start_delta && rmq_pop_open_bits(e) & bit;
+    return e->state == RMQ_POP_OPEN && e->revive_queue & RMQ_POP_CHANGED && rmq_pop_open_bits(e) & bit;
 }
 
-int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, uint32_t client, uint32_t invisible_ms)
+int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, const struct rmq_pop_give *give)
 {
     uint32_t entry = rmq_pop_entry_best(w, w->windows[place].id, offset, rank_changed);
     const struct rmq_pop_entry *e = entry == RMQ_NONE ? NULL : &w->entries[entry];
-    return e && e->client == client && e->invisible_ms == invisible_ms ? e->pop_time_ms : -1;
+    int is_same = e && e->client == give->client && e->invisible_ms == give->invisible_ms &&
+                  e->revive_queue == (give->revive_queue | RMQ_POP_CHANGED);
+    return is_same ? e->pop_time_ms : -1;
 }
 
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms)

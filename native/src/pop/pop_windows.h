@@ -83,8 +83,9 @@ int rmq_pop_ack(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset,
  * -ENOSPC, or KNOWN: the message is done, or its time was over and its copy is on the way. Nothing has changed then. */
 int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int64_t offset,
                    const struct rmq_pop_give *give);
-/* The pop time of the entry that a change by this client has made for the message, if it is open there. -1: there is none. */
-int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, uint32_t client, uint32_t invisible_ms);
+/* The pop time of the entry that a change with this client, time and revive queue has made for the message, if it is open there.
+ * -1: there is none. */
+int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, const struct rmq_pop_give *give);
 /* The answer with this pop was not sent: its open messages are returned. 1, or 0 if there is no such pop. */
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms);
 
