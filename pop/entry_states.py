@@ -68,10 +68,11 @@ class CopyStored(EntryEvent, frozen=True):
 
 
 class CopyFailed(EntryEvent, frozen=True):
-    """A copy could not be stored. It is tried again at `mono_ms`."""
+    """A copy could not be stored. It is tried again at `mono_ms`. `is_counted`: as an attempt."""
 
     bits: int
     mono_ms: int
+    is_counted: bool
 
 
 class CopyGone(EntryEvent, frozen=True):
@@ -180,9 +181,9 @@ def _fail(core: Any, event: CopyFailed, now_ms: int) -> Effects:
     entry, record = core.memory.entry(event.entry), core.records[event.entry]
     record.flying &= ~event.bits
     record.due_ms = max(record.due_ms, event.mono_ms)
-    if not record.has_failed and entry.attempts < 255:
-        core.memory.store(entry, "attempts", entry.attempts + 1)
-    record.has_failed = True
+    if event.is_counted and not record.has_failed:
+        record.has_failed = True
+        core.memory.store(entry, "attempts", min(entry.attempts + 1, 255))
     if entry.acked & entry.copied & event.bits:
         core.memory.store(entry, "copied", entry.copied & ~event.bits)
     core.leave_record(event.entry)
@@ -302,7 +303,7 @@ TRANSITIONS = transitions(
     (
         CopyFailed,
         _S.REVIVING,
-        Cell(_fail, "count an attempt. It is due again when its other copies are flushed", (_S.FREE, _S.REVIVED)),
+        Cell(_fail, "may count an attempt. It is due again when its other copies are flushed", (_S.FREE, _S.REVIVED)),
     ),
     (CopyFailed, (_S.OPEN, _S.REVIVED, _S.RETURNED, _S.MOVING), _NO_COPY),
     (CopyGone, _S.REVIVING, Cell(_give_up, "the message is done", (_S.FREE, _S.REVIVED))),

@@ -242,10 +242,12 @@ class Revival:
             self._fail(slot, name, f"write refuses it (cause {cause})", SOON_MS if cause in SOON else 0)
 
     def _fail(self, slot: int, name: Key, reason: str, wait_ms: int = 0) -> None:
-        """The message is due again later. Other groups do not wait for it."""
+        """The message is due again later. Other groups do not wait for it. `wait_ms`: until then, for a cause that is
+        not the message's own. It makes later tries no rarer."""
         due = self._native.rows[slot].due
         later_ms = wait_ms or interval_ms(due.attempts)
-        lib.rmq_pop_copy_failed(self._windows, due.window, due.queue_offset, self._now_ms + later_ms)
+        until_ms, is_counted = self._now_ms + later_ms, not wait_ms
+        lib.rmq_pop_copy_failed(self._windows, due.window, due.queue_offset, until_ms, is_counted)
         lib.rmq_pop_copies_release(self._native, slot)
         self._count(RevivalWord.FAILED, 1)
         self._lines(
@@ -260,7 +262,7 @@ class Revival:
         waiting = self._asking.setdefault(asked, [])
         if len(waiting) >= ASKING_MAX:
             due = self._native.rows[slot].due
-            lib.rmq_pop_copy_failed(self._windows, due.window, due.queue_offset, self._now_ms + SOON_MS)
+            lib.rmq_pop_copy_failed(self._windows, due.window, due.queue_offset, self._now_ms + SOON_MS, False)
             lib.rmq_pop_copies_release(self._native, slot)
             return
         waiting.append(slot)

@@ -392,10 +392,10 @@ class WindowTwin(EntryTwin):
         if found and self._rank_copied(*found) != 4:
             self.step(states.CopyStored(*found, end))
 
-    def copy_failed(self, window_id: int, offset: int, mono_ms: int) -> None:
+    def copy_failed(self, window_id: int, offset: int, mono_ms: int, is_counted: bool) -> None:
         """`rmq_pop_copy_failed`."""
         if found := self._best(window_id, offset, self._flying):
-            self.step(states.CopyFailed(*found, mono_ms))
+            self.step(states.CopyFailed(*found, mono_ms, is_counted))
 
     def copy_gone(self, window_id: int, offset: int) -> None:
         """`rmq_pop_copy_gone`."""

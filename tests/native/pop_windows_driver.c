@@ -77,7 +77,7 @@ static void land(struct rmq_pop_windows *w)
         if (choice < 6)
             rmq_pop_copied(w, due.window, due.queue_offset, log_end += pick(100));
         else if (choice < 9)
-            rmq_pop_copy_failed(w, due.window, due.queue_offset, mono + pick(2000) - 20);
+            rmq_pop_copy_failed(w, due.window, due.queue_offset, mono + pick(2000) - 20, (int)pick(2));
         else
             rmq_pop_copy_gone(w, due.window, due.queue_offset);
         if (pick(2))

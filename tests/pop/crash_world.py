@@ -332,7 +332,7 @@ class CrashWorld(World):
             for held in list(self.held):
                 if (self.ids[held.group, held.queue], held.offset) == mark:
                     self.ack(held)
-            self.twin.copy_failed(*mark, self.mono_ms + 100)
+            self.twin.copy_failed(*mark, self.mono_ms + 100, True)
 
     def unwritten(self) -> Request | None:
         """The next request that `write` has not taken."""

@@ -348,7 +348,8 @@ class World:
         if self.requests and not self.requests[0].end and self.random.random() < 0.2:
             request = self.requests.pop(0)
             wait_ms = self.random.choice((0, 100, 1000))
-            self.twin.copy_failed(request.due.window, request.due.queue_offset, self.mono_ms + wait_ms)
+            until_ms, is_counted = self.mono_ms + wait_ms, wait_ms < 1000
+            self.twin.copy_failed(request.due.window, request.due.queue_offset, until_ms, is_counted)
 
     def store_copy(self, request: Request) -> None:
         """Append the copy of a message."""

@@ -145,9 +145,21 @@ def add(name: str, then: State) -> Callable[[Callable[[], Walker]], Callable[[],
 def _() -> Walker:
     twin = reviving()
     for offset in (10, 11):
-        twin.copy_failed(WINDOW, offset, 2000)
+        twin.copy_failed(WINDOW, offset, 2000, True)
     assert not twin.due(1999, 64)
     assert [due.attempts for due in twin.due(2000, 64)] == [1, 1]
+    return twin
+
+
+@add("refused by a store that refuses all, due again", REVIVING)
+def _() -> Walker:
+    twin = reviving()
+    for offset in (10, 11):
+        twin.copy_failed(WINDOW, offset, 2000, False)
+    assert [due.attempts for due in twin.due(2000, 64)] == [0, 0]
+    for offset, is_counted in ((10, False), (11, True)):
+        twin.copy_failed(WINDOW, offset, 3000, is_counted)
+    assert [due.attempts for due in twin.due(3000, 64)] == [1, 1], "the second one fails by itself"
     return twin
 
 
@@ -155,7 +167,7 @@ def _() -> Walker:
 def _() -> Walker:
     twin = acked(reviving(), 10)
     for offset in (10, 11):
-        twin.copy_failed(WINDOW, offset, 2000)
+        twin.copy_failed(WINDOW, offset, 2000, True)
     assert twin.memory.entry(0).copied == 0
     return twin
 
@@ -164,7 +176,7 @@ def _() -> Walker:
 def _() -> Walker:
     twin = acked(reviving(), 10, 11)
     for offset in (10, 11):
-        twin.copy_failed(WINDOW, offset, 2000)
+        twin.copy_failed(WINDOW, offset, 2000, True)
     return twin
 
 
@@ -173,7 +185,7 @@ def _() -> Walker:
     twin = acked(reviving(), 10)
     twin.copied(WINDOW, 11, 500)
     twin.flushed(500)
-    twin.copy_failed(WINDOW, 10, 2000)
+    twin.copy_failed(WINDOW, 10, 2000, True)
     return twin
 
 
@@ -182,7 +194,7 @@ def _() -> Walker:
     twin = reviving()
     twin.copied(WINDOW, 11, 500)
     twin.flushed(500)
-    twin.copy_failed(WINDOW, 10, 2000)
+    twin.copy_failed(WINDOW, 10, 2000, True)
     return acked(twin, 10)
 
 
@@ -190,7 +202,7 @@ def _() -> Walker:
 def _() -> Walker:
     twin = reviving()
     for offset in (10, 11):
-        twin.copy_failed(WINDOW, offset, 2000)
+        twin.copy_failed(WINDOW, offset, 2000, True)
     return acked(twin, 10, 11)
 
 

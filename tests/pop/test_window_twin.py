@@ -130,13 +130,14 @@ class Play:
                 self.pair.call("copied", window, offset, self.end)
                 self.copies.append((window, offset))
             elif choice < 0.9:
-                self.pair.call("copy_failed", window, offset, self.mono_ms + self.random.choice((-5, 0, 10, 20_000)))
+                until_ms = self.mono_ms + self.random.choice((-5, 0, 10, 20_000))
+                self.pair.call("copy_failed", window, offset, until_ms, self.random.random() < 0.7)
             else:
                 self.pair.call("copy_gone", window, offset)
 
     def land_in_vain(self) -> None:
-        name = self.random.choice(("copied", "copy_failed"))
-        self.pair.call(name, self.some_id(), self.random.randrange(300), self.random.randrange(5000))
+        self.pair.call("copied", self.some_id(), self.random.randrange(300), self.random.randrange(5000))
+        self.pair.call("copy_failed", self.some_id(), self.random.randrange(300), self.random.randrange(5000), True)
         self.pair.call("copy_gone", self.some_id(), self.random.randrange(300))
 
     def flush(self) -> None:

@@ -100,8 +100,8 @@ class NativeWindows:
     def copied(self, window_id: int, offset: int, end: int) -> None:
         lib.rmq_pop_copied(self.native, window_id, offset, end)
 
-    def copy_failed(self, window_id: int, offset: int, mono_ms: int) -> None:
-        lib.rmq_pop_copy_failed(self.native, window_id, offset, mono_ms)
+    def copy_failed(self, window_id: int, offset: int, mono_ms: int, is_counted: bool) -> None:
+        lib.rmq_pop_copy_failed(self.native, window_id, offset, mono_ms, is_counted)
 
     def copy_gone(self, window_id: int, offset: int) -> None:
         lib.rmq_pop_copy_gone(self.native, window_id, offset)

@@ -26,7 +26,7 @@
  *     [pop-start-revived].
  *   - A message is done with its copy: `acked`, then `copied` is cleared [pop-seen-acked, pop-seen-copied; pop-record-gone,
  *     pop-copy-gone]. With both bits it counts as withdrawn, and no copy comes.
- *   - A copy that was not stored counts an attempt [pop-copy-attempted], then clears `copied` of a withdrawn message
+ *   - A copy that was not stored may count an attempt [pop-copy-attempted], then clears `copied` of a withdrawn message
  *     [pop-copy-missed]. A start copies again what is open.
  *   - A queue that was cut: its messages are done [pop-clamp-acked], they have no copies [pop-clamp-copied], and `next_offset` moves
  *     last [pop-clamp-next-offset]. The next start cuts as long as it has not moved.
@@ -73,7 +73,7 @@ struct rmq_pop_entry {
     uint32_t client;         /* 52 hash of the connection that popped, 0 = unknown */
     uint16_t revive_queue;   /* 56 of the receipt; the highest bit is RMQ_POP_CHANGED */
     uint8_t state;           /* 58 */
-    uint8_t attempts;        /* 59 of the copies that could not be stored */
+    uint8_t attempts;        /* 59 to store the copies, that failed for a cause of the message's own */
     uint32_t check;          /* 60 CRC-32 of 0..15, 24..39, 48..57; never 0. `present` never changes while an entry lives */
 };
 

@@ -150,7 +150,7 @@ static uint32_t landed(struct rmq_pop_windows *w, uint32_t window_id, int64_t qu
     return entry;
 }
 
-void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, int64_t mono_ms)
+void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, int64_t mono_ms, int is_counted)
 {
     uint64_t bit;
     uint32_t entry = landed(w, window_id, queue_offset, &bit);
@@ -159,11 +159,11 @@ void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t 
     struct rmq_pop_entry *e = &w->entries[entry];
     struct rmq_pop_record *record = rmq_pop_record_of(w, entry);
     record->due_ms = mono_ms > record->due_ms ? mono_ms : record->due_ms;
-    if (!record->has_failed && e->attempts < UINT8_MAX) {
-        e->attempts++;
+    if (is_counted && !record->has_failed) {
+        record->has_failed = 1;
+        e->attempts += e->attempts < UINT8_MAX;
         RMQ_CRASH("pop-copy-attempted");
     }
-    record->has_failed = 1;
     if (e->acked & e->copied & bit) { /* it was withdrawn, and there is none */
         RMQ_POP_STORE(e->copied, e->copied & ~bit);
         RMQ_CRASH("pop-copy-missed");

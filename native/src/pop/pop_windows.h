@@ -106,8 +106,9 @@ int64_t rmq_pop_next_due_ms(const struct rmq_pop_windows *w);
 /* A copy is stored up to `end` of the log, be it in the retry topic or among the dead letters. A start says so for each mark.
  * Copies below the flushed offset are in the entries once they are named here and `flushed` was called: copies_from of the header. */
 void rmq_pop_copied(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, uint64_t end);
-/* The copy cannot be stored now: the message is due again at `mono_ms`, or when the other copies of its pop are flushed. */
-void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, int64_t mono_ms);
+/* The copy cannot be stored now: the message is due again at `mono_ms`, or when the other copies of its pop are flushed.
+ * `is_counted`: the message itself is the cause, which makes later tries rarer. */
+void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset, int64_t mono_ms, int is_counted);
 /* The message has no record any more: it is done. */
 void rmq_pop_copy_gone(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset);
 /* The log is flushed up to there. Copies below it count. Returns the number of entries that are REVIVED or free by it. */
