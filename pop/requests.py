@@ -251,10 +251,10 @@ class PopRequests:
 
     def _on_compiled(self, found: Found[_Later]) -> None:
         for one in found.requests:
-            if found.error is None:
+            if not found.refusal:
                 self._serve_again(one)
                 continue
-            request, remark = one.request, f"POP cannot begin: {found.error}"
+            request, remark = one.request, f"POP cannot begin: {found.refusal}"
             reply = request.reply(ResponseCode.SYSTEM_ERROR, remark, zero_fields(request.command.code))
             self._outbox.reply(request, reply)
 

@@ -108,6 +108,51 @@ def test_pops_that_wait_for_expressions_are_bounded(stage: Stage, monkeypatch: p
     assert answer is not None and (answer.verdict.pending, answer.code) == (refused, 2)
 
 
+def test_pops_for_one_expression_are_served_some_a_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands may wait for it, and other clients wait for the end of each turn."""
+    monkeypatch.setattr("ringmq.pop.filter_queue.SERVED_PER_TURN", 2)
+    waiting, served = [put_pop(stage, "n = 3") for _ in range(5)], list[list[int]]()
+    for _ in range(8):
+        stage.now_ms += 1
+        stage.desk.turn(stage.now_ms)
+        served.append([one.verdict.pending for one in iter(stage.verdict, None)])
+    assert [pending for turn in served for pending in turn] == waiting
+    assert max(len(turn) for turn in served) == 2
+    assert stage.desk.is_idle
+
+
+def test_a_stop_answers_pops_that_a_turn_has_left(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.pop.filter_queue.SERVED_PER_TURN", 1)
+    for _ in range(3):
+        put_pop(stage, "n = 3")
+    while (first := stage.verdict()) is None:
+        stage.now_ms += 1
+        stage.desk.turn(stage.now_ms)
+    stage.desk._requests.close()
+    stage.turn()
+    rest = [one.code for one in iter(stage.verdict, None)]
+    assert [first.code, *rest] == [0, 14, 14]
+
+
+def test_a_defect_of_the_compiler_is_answered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker goes on. Its replacement would get the request again, and end, too."""
+
+    def broken(kind: str, expression: str) -> Iterator[None]:
+        yield
+        raise ZeroDivisionError(expression)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ringmq.pop.filter_queue.compiling", broken)
+        answer = stage.pop(exp="n = 3", expType="SQL92", bornTime=0)
+    assert (answer.code, answer.command.remark) == (
+        1, "POP cannot begin: its expression cannot be compiled: ZeroDivisionError('n = 3')",
+    )  # fmt: skip
+    assert "Traceback" in caplog.text
+    assert [int(message.body) for message in stage.pop(exp="n = 3", expType="SQL92", bornTime=0).messages] == [3]
+
+
 def test_a_stop_answers_a_pop_that_waits_for_its_expression(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.pop.filter_queue.SLICE_MS", 0)
     put_pop(stage, LONG)
