@@ -14,11 +14,13 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.window_names import Window, WindowNames
 from ringmq.remoting.errors import RequestError
+from ringmq.services.kit.log_lines import LogLines
 
 PASS_MS = 1000
 PLACES_PER_TURN = 4096
 FOLLOWED_PER_TURN = 512
 """Windows made or ended that a turn takes over, some 0.6 us each."""
+CHANGED_MAX: int = lib.RMQ_POP_OFFSETS_CHANGED
 
 
 class Offsets:
@@ -37,7 +39,7 @@ class Offsets:
         log_line: Callable[[str], None],
         on_moved: Callable[[int], None],
     ) -> None:
-        self._plane, self._names, self._log_line, self._on_moved = plane, names, log_line, on_moved
+        self._plane, self._names, self._lines, self._on_moved = plane, names, LogLines(log_line), on_moved
         self._rows = ffi.new("struct rmq_pop_offset[]", windows_max)
         self._native = ffi.new("struct rmq_pop_offsets *")
         self._native.windows, self._native.plane, self._native.port = windows, plane.struct, port
@@ -60,7 +62,7 @@ class Offsets:
             self._next_pass_ms = now_ms + PASS_MS
             self._begin()
         code = int(lib.rmq_pop_offsets_look(self._native, PLACES_PER_TURN))
-        self._is_passing = code > 0
+        self._is_passing = code > 0 or self._native.changed_count == CHANGED_MAX
         self._take_changed()
         return self._is_passing or self._names.has_changed
 
@@ -109,5 +111,5 @@ class Offsets:
             else:
                 self._names.begin_at(window, offset)
             self._on_moved(window.group_id)
-        except (RequestError, OSError) as error:
-            self._log_line(f"pop: a window that was set back to {offset} cannot be made: {error}")
+        except (RequestError, OSError) as error:  # the next pass tries it again
+            self._lines(f"pop: a window cannot begin anew at {offset}, to which it was set back: {error}")

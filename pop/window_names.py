@@ -144,12 +144,16 @@ class WindowNames:
                 continue
             if known is not None:
                 self.end(known)
+            self._check_limit()
             self._make(key, group_id, slot, self._first_offset(group_id, slot, topic, from_min=from_min), birth)
 
     def begin_at(self, window: Window, offset: int) -> Window:
-        """End a window, and begin another one of the same group and queue at an offset. Raises as `make_all`."""
+        """End a window, and begin another one of the same group and queue at an offset. Raises OSError: nothing has
+        changed."""
         key = self._key_of(window)
         birth = int(self.native(window).birth)
+        if not self._is_unmarked(window) and (key, birth) not in self._unused_ids:
+            self._keep_id(key, birth, self._names.add(*key, birth))  # without an id, the window has to stay
         self.end(window)
         return self._make(key, window.group_id, window.queue_slot, offset, birth)
 
@@ -168,9 +172,8 @@ class WindowNames:
         if not self._is_there(window):
             self._names.forget(window.window_id)
             return 0
-        slot = self.native(window)
-        if 0 < int(slot.unmarked_start) == self._start_id:
-            self._keep_id(key, int(slot.birth), window.window_id)
+        if self._is_unmarked(window):
+            self._keep_id(key, int(self.native(window).birth), window.window_id)
         else:
             self._names.forget(window.window_id)
         return int(lib.rmq_pop_window_drop(self._windows, window.place))
@@ -227,13 +230,19 @@ class WindowNames:
         slot = plane.queue_find(topic_id, queue_id) if is_live else None
         return None if slot is None else (group_id, slot)
 
-    def _make(self, key: Key, group_id: int, slot: int, offset: int, birth: int) -> Window:
+    def _is_unmarked(self, window: Window) -> bool:
+        """True if no mark in the log can have the window's id."""
+        return 0 < int(self.native(window).unmarked_start) == self._start_id
+
+    def _check_limit(self) -> None:
         limit = min(self._config().offsets_max, self._windows_max)
         if len(self._known) >= limit:
             raise RequestError(
                 f"the broker holds {limit} windows of groups and queues, its limit: see ringmqOffsetsMax",
                 field="consumerGroup", code=ResponseCode.POLLING_TIMEOUT, limit=limit,
             )  # fmt: skip
+
+    def _make(self, key: Key, group_id: int, slot: int, offset: int, birth: int) -> Window:
         window_id, place = self._unused_ids.pop((key, birth), 0) or self._names.add(*key, birth), ffi.new("uint32_t *")
         code = int(lib.rmq_pop_window_make(self._windows, window_id, key.queue_id, birth, offset, place))
         if code == -errno.ENOSPC:

@@ -1,5 +1,6 @@
 """Windows and the names that they belong to: where they begin, that a start finds them, that they end in time."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,6 +200,37 @@ def test_an_id_that_a_copy_may_have_is_not_given_again(stage: Stage) -> None:
     assert stage.names.forgotten == {1}, "each name takes memory"
     lib.rmq_pop_copied(stage.windows, other.window_id, 5, 100)  # a start has found a mark in the log
     assert stage.desk.windows.begin_at(other, 0).window_id == 3
+
+
+def test_a_window_stays_while_another_one_gets_no_id(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full, or all ids are used up. The group goes on where it is."""
+    (receipt,) = receipts(stage.pop(maxMsgNums=1))
+    window = some_window(stage)
+    lib.rmq_pop_copied(stage.windows, window.window_id, 5, 100)  # a copy has its id
+
+    def fail(group: str, topic: str, queue_id: int, birth: int) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.names, "add", fail)
+        with pytest.raises(OSError, match="no room"):
+            stage.desk.windows.begin_at(window, 0)
+    assert some_window(stage) == window and not stage.names.forgotten
+    assert stage.pop(maxMsgNums=1).fields["startOffsetInfo"] == "0 0 1"
+    stage.ack(receipt)
+    assert stage.desk.native.counted(Counter.ACKS) == 1
+    assert stage.desk.windows.begin_at(window, 0).window_id == 2
+    assert stage.names.forgotten == {1}
+
+
+def test_a_window_begins_elsewhere_beyond_a_lowered_limit(stage: Stage) -> None:
+    """Its number does not grow."""
+    stage.group("H")
+    for group in ("G", "H"):
+        stage.pop(group=group, maxMsgNums=1)
+    stage.set(offsets_max=1)
+    stage.desk.windows.begin_at(some_window(stage), 3)
+    assert stage.pop(maxMsgNums=1).fields["startOffsetInfo"] == "0 0 3"
 
 
 def test_an_id_of_an_earlier_start_is_not_given_again(stage: Stage) -> None:
