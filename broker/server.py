@@ -35,7 +35,7 @@ from ringmq.broker.listening import (
     unreachable_note,
     unregistered_note,
 )
-from ringmq.broker.log_cut import forget_behind
+from ringmq.broker.log_cut import forget_behind, forget_unless_master
 from ringmq.broker.memory_watch import MemoryWatch
 from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections, too_few_files
 from ringmq.broker.queue_ends import leave_queue_ends
@@ -422,6 +422,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     StartError."""
     config, root = context.config, context.root
     adopted_from = perform_store_task(config)
+    forget_unless_master(config)
     unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)

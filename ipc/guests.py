@@ -124,6 +124,9 @@ class Guest(NamedTuple):
     on_log_cut: str = ""
     """Function (store root, log offset) that a start calls before it cuts the log there. The guest's files forget what
     is true of the log behind it alone. Raises OSError."""
+    on_slave_start: str = ""
+    """Function (store root) that each start of a slave calls before the log follows a master. The guest's files forget
+    what a later start as a master must not go on with. Raises OSError."""
     slave_progress: str = ""
     """Class that control of a slave makes at its start, if a slave follows more than files of its master: (LiveConfig,
     store root) -> `ringmq.broker.replication.slave_role.SlaveProgress`."""

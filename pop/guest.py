@@ -14,5 +14,6 @@ GUEST = Guest(
     damage="ringmq.pop.pop_damage:find_pop_damage",
     inspect="ringmq.pop.window_table:windows_of",
     on_log_cut="ringmq.pop.log_cut:forget_behind",
+    on_slave_start="ringmq.pop.log_cut:forget_as_slave",
     doctor="ringmq.pop.doctor:LOOK",
 )

@@ -1,19 +1,23 @@
-"""POP's memory when a start cuts the log by an order (`ringmq ha salvage`, a slave that follows a new master)."""
+"""POP's memory when a start cuts the log by an order (`ringmq ha salvage`), or goes on with the log of a master."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from ringmq.native import ffi, lib
-from ringmq.pop.image_file import number_header
+from ringmq.pop.image_file import FOLDER, IMAGE, JOURNAL, number_header
 from ringmq.pop.log_place import LogPlace
-from ringmq.pop.memory import PopMemory
+from ringmq.pop.memory import PopMemory, remove_lasting
+from ringmq.store.markers import sync_directory
+
+log = logging.getLogger(__name__)
 
 
 def forget_behind(root: Path, log_offset: int) -> None:
     """Forget what rests on the log behind an offset: places in the header, and copies in retry topics. Raises OSError.
 
-    Windows are cut back later in this start, when the ends of the queues are known (`clamp.py`).
+    Windows are cut back later in the start of a master, when the ends of the queues are known (`clamp.py`).
     """
     memory = PopMemory.load(root)
     if memory is None:
@@ -30,3 +34,21 @@ def forget_behind(root: Path, log_offset: int) -> None:
         memory.save_whole()
     finally:
         memory.close(clean=False)
+
+
+def forget_as_slave(root: Path) -> None:
+    """Remove the memory: the log goes on with records of another master. Names stay: no id is used again. Raises
+    OSError.
+
+    Windows would have these records as done where the log was cut and has grown again. Marks of the other master's
+    copies would name windows of this memory.
+    """
+    folder = root / FOLDER
+    if not folder.exists():
+        return
+    if (folder / IMAGE).exists():
+        log.warning("%s", f"{folder}: a slave keeps no open messages; groups of POP go on at their consumer offsets")
+        for name in (IMAGE, JOURNAL):  # an image without its journal may be of two moments
+            (folder / name).unlink(missing_ok=True)
+        sync_directory(folder)
+    remove_lasting(root)

@@ -552,3 +552,27 @@ def test_an_ordered_cut_keeps_the_memory(broker: Broker) -> None:
 def test_a_cut_of_a_store_without_pop_changes_nothing(tmp_path: Path) -> None:
     log_cut.forget_behind(tmp_path, 100)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_slave_keeps_no_memory(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log was cut and has grown again: the messages that the new master has put there have to be seen."""
+    worker = Worker(broker)
+    worker.pop("T", list(range(940, 1000)))
+    worker.memory.header.copies_from = 9_000
+    worker.snapshot()
+    worker.die()
+    log_cut.forget_behind(broker.root, 9_000)
+    log_cut.forget_as_slave(broker.root)
+    assert "groups of POP go on at their consumer offsets" in caplog.text
+    log_cut.forget_as_slave(broker.root)  # each start of the slave does it
+    broker.log[9_000:] = b"o" * 5_000
+    broker.queues["T", 0] = 2000, 0
+    assert not broker.starts()
+    again = Worker(broker)
+    assert (again.memory.origin, again.places) == ("new", {})
+    again.die()
+
+
+def test_a_slave_without_pop_makes_no_files(tmp_path: Path) -> None:
+    log_cut.forget_as_slave(tmp_path)
+    assert not list(tmp_path.iterdir())
