@@ -241,7 +241,8 @@ class Snapshots:
                 self._memory.header.failed_errno = number
 
     def _begin(self, now_ms: int) -> None:
-        """The place is stored beside that of the last snapshot, then the number, which makes it count."""
+        """The place is stored beside that of the last snapshot, the number last, which makes it count. The words
+        between hold for the memory without the snapshot, too."""
         memory, header, place = self._memory, self._memory.header, self._place
         assert place is not None, "it was measured"
         memory.touch_header()
@@ -250,7 +251,9 @@ class Snapshots:
         self._step("pop-place-stored")
         if self._copies_from is not None:
             header.copies_from = max(int(header.copies_from), self._copies_from())
+        self._step("pop-copies-from-stored")
         header.used_entries = 0 if self._used_entries is None else self._used_entries() + 1
+        self._step("pop-used-entries-stored")
         header.snapshot = number
         image_file.seal_header(header)
         self._step("pop-snapshot-begun")

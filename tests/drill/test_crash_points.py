@@ -80,6 +80,7 @@ ELSEWHERE = {
     "pop-start-revived": "needs a death at another point; tests/pop/window_crash_cases.py",
     "pop-start-window": "needs a damaged window; tests/pop/window_crash_cases.py",
     "pop-window-ended": "needs a reset; tests/pop/window_crash_cases.py",
+    "pop-window-marked": "needs a window without copies; tests/pop/window_crash_cases.py",
     "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",
 }
 

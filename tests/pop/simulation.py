@@ -172,7 +172,8 @@ class World:
         if window_id is None or window_id not in self.twin.places:
             window_id = self.new_id((group, queue))
             self.names[window_id] = (group, queue)
-            self.twin.make(window_id, 0, 0, min(self.table.get((group, queue), 0), len(self.queue(queue))))
+            offset = min(self.table.get((group, queue), 0), len(self.queue(queue)))
+            self.twin.set_unmarked(self.twin.make(window_id, 0, 0, offset), 1)
             self.ids[group, queue] = window_id
         return self.twin.places[window_id]
 
@@ -354,6 +355,9 @@ class World:
     def store_copy(self, request: Request) -> None:
         """Append the copy of a message."""
         mark = (request.due.window, request.due.queue_offset)
+        place = self.twin.places.get(request.due.window)
+        if place is not None and self.memory.window(place).unmarked_start:
+            raise BrokenPromiseError(f"a copy has the id of window {request.due.window}, which may be given again")
         request.end = self.log.append(request.message, self.retry_queue(request.group), mark)
         self.counts["copies"] += 1
 

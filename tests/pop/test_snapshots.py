@@ -351,8 +351,8 @@ def test_names_are_on_disk_before_the_snapshot(root: Path) -> None:
     taker.write()
     steps = [step for step in order if step != "pop-journal-pages"]
     assert steps == [
-        "pop-place-stored", "pop-snapshot-begun", "names", "pop-names-synced", "pop-journal-written",
-        "pop-journal-synced", "pop-image-written", "pop-image-synced",
+        "pop-place-stored", "pop-copies-from-stored", "pop-used-entries-stored", "pop-snapshot-begun", "names",
+        "pop-names-synced", "pop-journal-written", "pop-journal-synced", "pop-image-written", "pop-image-synced",
     ]  # fmt: skip
     taker.snapshots.close()
     memory.close(clean=True)

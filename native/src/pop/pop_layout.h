@@ -10,6 +10,8 @@
  *
  *   - A window counts once its `id` is stored [pop-window-filled, pop-window-made]. It ends by the store of 0 [pop-window-ended]; a
  *     start frees entries without a window [pop-start-freed].
+ *   - A window that counts says that no mark has its id [pop-window-unmarked], until its first message is due [pop-window-marked].
+ *     Without that word the id is not given again.
  *   - An entry counts once its `state` is not FREE. All other fields are stored before [pop-entry-filled]. FREE is stored to give it
  *     up [pop-entry-freed]. A change of the state is one store [pop-entry-turned].
  *   - A pop publishes its entries [pop-entry-published], then moves `next_offset` [pop-next-offset], then notes its time

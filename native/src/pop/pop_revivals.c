@@ -48,6 +48,7 @@ static void note_mark(struct rmq_pop_windows *w, uint32_t window_id)
         return;
     rmq_pop_touch(w->pages, &w->windows[place - 1]);
     RMQ_POP_STORE(w->windows[place - 1].unmarked_start, 0);
+    RMQ_CRASH("pop-window-marked");
 }
 
 /* --- due messages --------------------------------------------------------------------------------------------------------- */

@@ -155,6 +155,7 @@ void rmq_pop_set_unmarked(struct rmq_pop_windows *w, uint32_t place, uint64_t st
 {
     rmq_pop_touch(w->pages, &w->windows[place]);
     RMQ_POP_STORE(w->windows[place].unmarked_start, start_id);
+    RMQ_CRASH("pop-window-unmarked");
 }
 
 /* --- pops ----------------------------------------------------------------------------------------------------------------- */
