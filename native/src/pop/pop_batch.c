@@ -135,6 +135,17 @@ static int find_retry(struct rmq_pop_desk *d, const struct asked *a, uint32_t tu
     return 1;
 }
 
+/* A topic from which the answer takes none: another poll may. `rest` is that of the topics that stock looks at. */
+static void pass_by(struct rmq_pop_desk *d, const struct asked *a, struct rmq_pop_picks *p, const struct rmq_pop_source *source)
+{
+    int64_t rest = p->rest;
+    if (!rmq_pop_polls_count(d->polls))
+        return;
+    p->is_full = 1;
+    p->has_left |= rmq_pop_pick_topic(d, p, a->group_id, source) != RMQ_POP_SERVED || p->rest > rest;
+    p->rest = rest;
+}
+
 static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_picks *p)
 {
     struct rmq_pop_source retry, other;
@@ -145,10 +156,18 @@ static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_pic
         why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
     if (why == RMQ_POP_SERVED)
         why = rmq_pop_pick_topic(d, p, a->group_id, &a->origin);
-    if (why == RMQ_POP_SERVED && has_retry && !is_first && p->message_count < p->wanted)
-        why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
-    if (why == RMQ_POP_SERVED && !p->message_count && a->fields->poll_ms > 0 && find_retry(d, a, turn + 1, &other) &&
-        (!has_retry || other.flag != retry.flag)) /* no arrival would wake it for a message that is there */
+    if (why == RMQ_POP_SERVED && has_retry && !is_first) {
+        if (p->message_count && p->message_count == p->wanted)
+            pass_by(d, a, p, &retry);
+        else if (a->fields->messages_max > 0)
+            why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
+    }
+    int looks = p->message_count ? rmq_pop_polls_count(d->polls) > 0 : a->fields->poll_ms > 0;
+    if (why != RMQ_POP_SERVED || !looks || !find_retry(d, a, turn + 1, &other) || (has_retry && other.flag == retry.flag))
+        return why;
+    if (p->message_count)
+        pass_by(d, a, p, &other);
+    else /* no arrival would wake it for a message that is there */
         why = rmq_pop_pick_topic(d, p, a->group_id, &other);
     return why;
 }
@@ -385,7 +404,7 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
     put_answer(d, row, p, &give, &body, serial);
     rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
     rmq_pop_count(d, RMQ_POP_COUNT_MESSAGES, p->message_count);
-    if (p->rest > 0)
+    if (p->rest > 0 || p->has_left)
         rmq_pop_polls_wake_key(d->polls, &key);
     return RMQ_POP_SERVED;
 }

@@ -93,10 +93,13 @@ static int64_t pick_next(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
         behind = units[n].queue_offset;
         p->is_full = p->message_count > 0;
     }
+    int64_t unwanted = n ? units[n - 1].queue_offset + 1 : offset;
+    int is_left = behind > unwanted && leaves(d, p, slot, unwanted, behind);
+    p->has_left |= (uint32_t)is_left;
     pick->start_offset = offset;
-    pick->next_offset = behind;
+    pick->next_offset = is_left ? unwanted : behind;
     pick->count = (uint32_t)n;
-    if (!n && behind > offset && !leaves(d, p, slot, offset, behind))
+    if (!n && behind > offset && !is_left)
         rmq_pop_skip_to(d->windows, pick->place, behind); /* the group wants none of them */
     return behind;
 }
@@ -161,12 +164,16 @@ static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint
         d->wanted_topic = source->topic_id;
         return RMQ_POP_NEEDS_WINDOWS;
     }
-    int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset);
+    int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset), returned;
     int64_t behind = rmq_pop_window_at(d->windows, place)->next_offset;
-    if (!is_held_back(d, p, place)) {
+    if (is_held_back(d, p, place)) {
+        p->has_left |= rmq_pop_returned(d->windows, place, &returned, 1);
+    } else {
         struct rmq_pop_pick *pick = &p->picks[p->pick_count];
         *pick = (struct rmq_pop_pick){.place = place, .flag = source->flag, .queue_id = queue_id, .first = p->message_count};
-        if (!pick_returned(d, p, pick, slot))
+        if (pick_returned(d, p, pick, slot))
+            p->has_left = 1; /* some more of them may be there */
+        else
             behind = pick_next(d, p, pick, slot, behind);
         p->pick_count += pick->count > 0;
     }

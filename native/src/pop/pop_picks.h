@@ -29,6 +29,7 @@ struct rmq_pop_picks {
     uint32_t wanted;             /* messages */
     uint32_t is_full;            /* no further message fits */
     uint32_t is_woken;           /* it has waited: messages that its filter does not want stay for the others */
+    uint32_t has_left;           /* another poll may get messages that are not in `rest` */
     uint32_t room;               /* left for the bytes of retries that are written anew */
     uint64_t bytes;              /* of the answer */
     int64_t rest;
