@@ -169,6 +169,15 @@ def test_too_many_polls_are_answered_as_full(stage: Stage, limits: dict[str, int
     poll(stage, queueId=0 if is_map else -1)
 
 
+@pytest.mark.parametrize("wanted", [0, -1])
+def test_a_pop_that_wants_no_message_does_not_wait(stage: Stage, wanted: int) -> None:
+    """Polls behind it would wait, too: a poll without a filter that gets nothing is the last one that is served."""
+    ask(stage, maxMsgNums=wanted)
+    stage.turn()
+    answer = stage.verdict()
+    assert answer is not None and (answer.verdict.type, answer.code) == (lib.RMQ_VERDICT_SEND, 210)
+
+
 def test_a_oneway_pop_does_not_wait(stage: Stage) -> None:
     ask(stage, oneway=True)
     stage.turn()

@@ -281,7 +281,7 @@ static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
 {
     uint8_t frame[512];
     struct rmq_pop_key key = key_of(a);
-    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, rest > 0 && row->pop.messages_max > 0);
+    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, rest > 0);
     if (waiting == RMQ_POP_IS_HELD)
         return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
     int32_t code = waiting == RMQ_POP_IS_FULL ? POLLING_FULL : POLLING_TIMEOUT;

@@ -128,7 +128,7 @@ static void put_hold(struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint
 static int may_wait(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, int64_t until_ns)
 {
     uint64_t bytes = sizeof(struct rmq_hold) + (uint64_t)row->frame_bytes + ANSWER_BYTES;
-    return !row->asked.is_oneway && row->frame && until_ns - LEAD_MS * NS_A_MS > d->now_ns &&
+    return row->pop.messages_max > 0 && !row->asked.is_oneway && row->frame && until_ns - LEAD_MS * NS_A_MS > d->now_ns &&
            bytes <= rmq_pop_room(d, row->ask.role);
 }
 
