@@ -21,10 +21,13 @@ TOO_LATE_MS, OWN_DELAY_MS = 500, 3000
 
 def is_too_late(
     born_ms: int, poll_ms: int, now_ms: int, *, delay_ms: int = 0, has_waited: bool = False,
-    is_before_start: bool = False,
+    is_before_start: bool = False, is_held: bool = False, left_ms: int | None = None,
 ) -> bool:  # fmt: skip
     """True if the client of a pop waits no longer. `delay_ms`: since the request was received. `has_waited`: for
-    something that was made for it. `is_before_start`: it was received before the process began."""
+    something that was made for it. `is_before_start`: it was received before the process began. `is_held`: it is a poll
+    of this process. `left_ms`: of the time that an earlier process has known, by the monotonic clock."""
+    if is_held or left_ms is not None:
+        return not is_held and left_ms is not None and left_ms < -TOO_LATE_MS
     own_ms = min(delay_ms, OWN_DELAY_MS) if has_waited or is_before_start else 0
     last_ms = born_ms + poll_ms
     return born_ms != 0 and -(1 << 63) <= last_ms < 1 << 63 and now_ms - own_ms - TOO_LATE_MS > last_ms

@@ -105,9 +105,12 @@ def test_c_and_its_twin_agree_about_lateness(stage: Stage) -> None:
         born_ms = rng.choice((0, desk.now_ms - age_ms, desk.now_ms - age_ms))
         poll_ms = rng.choice((0, 0, 100, -1, 2**63 - 1))
         desk.row.pop.born_ms, desk.row.pop.poll_ms = born_ms, poll_ms
+        left_ms = rng.choice((None, None, None, 9000, 0, -1, -500, -501))
+        desk.row.until_ns = 0 if left_ms is None else desk.now_ns + left_ms * 1_000_000
+        desk.row.held = is_held = rng.random() < 0.2
         is_late = is_too_late(
             born_ms, poll_ms, desk.now_ms, delay_ms=delay_ms, has_waited=has_waited,
-            is_before_start=received_ns < desk.began_ns,
+            is_before_start=received_ns < desk.began_ns, is_held=is_held, left_ms=left_ms,
         )  # fmt: skip
         assert lib.rmq_pop_serve(desk, POP) == (lib.RMQ_POP_TOO_LATE if is_late else lib.RMQ_POP_BROKER_UNREADABLE)
         seen.add(is_late)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -422,7 +423,34 @@ def test_a_window_that_begins_anew_wakes_the_polls_of_its_group(stage: Stage) ->
     assert offsets(answered(stage, held)) == "0 0 0,1"
 
 
-# ---- another process, another configuration ----
+# ---- another clock, another process, another configuration ----
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_a_jump_of_the_wall_clock_ends_no_poll(
+    stage: Stage, is_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where another process goes on with it, either."""
+    held, jump_ns = poll(stage), 2 * POLL_MS * 1_000_000
+    ahead = SimpleNamespace(time_ns=lambda: time.time_ns() + jump_ns, monotonic_ns=time.monotonic_ns)
+    monkeypatch.setattr("ringmq.pop.native_desk.time", ahead)
+    if is_again:
+        stage.restart()
+        assert held.hold is not None
+        held = poll(stage, held_until_ns=held.hold.until_ns)
+    stage.send("T", 1)
+    stage.turn()
+    assert offsets(answered(stage, held)) == "0 0 0"
+
+
+def test_a_poll_whose_time_is_long_over_is_refused(stage: Stage) -> None:
+    """Its read worker has answered it."""
+    stage.send("T", 1)
+    ask(stage, held_until_ns=time.monotonic_ns() - 600_000_000)
+    stage.turn()
+    answer = stage.verdict()
+    assert answer is not None
+    assert (answer.verdict.type, answer.code) == (lib.RMQ_VERDICT_SEND, 210)
 
 
 @pytest.mark.parametrize("odd", [False, True])

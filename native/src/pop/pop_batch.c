@@ -73,6 +73,10 @@ static uint32_t find_topic(struct rmq_pop_desk *d, struct asked *a)
 static int is_too_late(const struct rmq_pop_desk *d, const struct rmq_pop_row *row)
 {
     int64_t last_ms, received_ns = (int64_t)row->ask.received_mono_ns, own_ms = 0;
+    if (row->held)
+        return 0; /* its end is due by the monotonic clock */
+    if (row->until_ns)
+        return d->now_ns - TOO_LATE_MS * 1000000ll > row->until_ns;
     if (received_ns && (row->has_waited || received_ns < d->began_ns))
         own_ms = (d->now_ns - received_ns) / 1000000;
     if (own_ms > OWN_DELAY_MS)
