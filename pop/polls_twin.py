@@ -61,6 +61,8 @@ class _Key(Struct):
     polls: list[Poll] = field(default_factory=list)
     retries: list[int | None] = field(default_factory=lambda: [None, None])
     state: _State = _State.ASLEEP
+    start: int = 0
+    """The number of polls that are passed by when it is taken."""
 
 
 class PollsTwin:
@@ -102,7 +104,9 @@ class PollsTwin:
         """The poll is over."""
         poll = self.polls.pop(serial)
         known = self._keys[poll.key]
+        known.start -= known.polls.index(poll) < known.start
         known.polls.remove(poll)
+        known.start %= len(known.polls) or 1
         if known.polls:
             return
         self._leave(poll.key)
@@ -174,12 +178,21 @@ class PollsTwin:
             self._wake(key)
 
     def take_awake(self) -> list[int]:
-        """The polls of the key that has been awake the longest, which is asleep now. []: none is awake."""
+        """The polls of the key that has been awake the longest, which is asleep now: all, or those with which it goes
+        on. []: none is awake."""
         if not self._awake:
             return []
         key = self._awake[0]
+        known = self._keys[key]
+        start, known.start = known.start, 0
         self._leave(key)
-        return [poll.serial for poll in self._keys[key].polls]
+        return [poll.serial for poll in known.polls[start:]]
+
+    def resume(self, serial: int) -> None:
+        """The key of the poll is awake, and goes on with it, unless something wakes it before."""
+        poll = self.polls[serial]
+        self._wake(poll.key)
+        self._keys[poll.key].start = self._keys[poll.key].polls.index(poll)
 
     @property
     def is_awake(self) -> bool:
@@ -203,6 +216,7 @@ class PollsTwin:
             self._wake(key)
 
     def _wake(self, key: Key) -> None:
+        self._keys[key].start = 0
         if self._keys[key].state is not _State.AWAKE:
             self._leave(key)
             self._enter(key, _State.AWAKE)

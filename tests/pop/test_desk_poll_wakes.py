@@ -53,6 +53,26 @@ def test_many_messages_behind_the_last_one_of_an_answer_are_done(stage: Stage) -
     assert offsets(answered(stage, second)) == "0 0 258"
 
 
+@pytest.mark.parametrize("fronts", [("a",), ("a", "c")])
+def test_many_polls_with_other_filters_hide_no_poll(stage: Stage, fronts: tuple[str, ...]) -> None:
+    for number in range(70):
+        poll(stage, exp=fronts[number % len(fronts)])
+    held = poll(stage, exp="b")
+    stage.send("T", 1, **tagged("b"))
+    stage.turn()
+    assert offsets(answered(stage, held)) == "0 0 0"
+
+
+def test_a_key_with_many_filters_goes_on_where_a_turn_has_ended(stage: Stage) -> None:
+    for number in range(150):
+        poll(stage, exp=f"a{number}")
+    held = poll(stage, exp="b")
+    stage.send("T", 1, **tagged("b"))
+    stage.turn()
+    assert offsets(answered(stage, held)) == "0 0 0"
+    assert stage.verdict() is None and not stage.desk.native.polls.is_awake
+
+
 # ---- topics and messages that an answer passes by ----
 
 

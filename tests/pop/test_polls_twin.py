@@ -83,6 +83,9 @@ class NativePolls:
             number = int(lib.rmq_pop_polls_next_of(self.native, number))
         return found
 
+    def resume(self, serial: int) -> None:
+        lib.rmq_pop_polls_resume(self.native, self.number(serial))
+
     @property
     def is_awake(self) -> bool:
         return bool(lib.rmq_pop_polls_is_awake(self.native))
@@ -168,8 +171,11 @@ class Play:
     def serve(self) -> None:
         serials = self.both("take_awake")
         assert isinstance(serials, list)
-        for serial in serials[: self.random.randrange(3)]:
+        ended = self.random.randrange(3)
+        for serial in serials[:ended]:
             self.both("end", serial)
+        if serials[ended:] and self.random.random() < 0.5:
+            self.both("resume", self.random.choice(serials[ended:]))
 
     def behind(self) -> None:
         if (serial := self.some()) is not None:

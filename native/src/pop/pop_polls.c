@@ -19,6 +19,7 @@ struct key {
     struct rmq_pop_key names;
     uint32_t retries[2];
     uint32_t first, last, count; /* polls; number + 1. count 0: the key is free */
+    uint32_t from;               /* the poll with which it goes on; number + 1, 0: the first */
     enum state state;
     struct links queue;          /* of the awake or of those behind; of free ones `next` alone */
     struct links lists[LISTS];   /* a member is LISTS times its key, and its list */
@@ -185,6 +186,7 @@ static void enter_queue(struct rmq_pop_polls *p, struct key *key, enum state sta
 
 static void wake(struct rmq_pop_polls *p, struct key *key)
 {
+    key->from = 0;
     if (key->state == AWAKE)
         return;
     leave_queue(p, key);
@@ -284,6 +286,8 @@ static void quit_key(struct rmq_pop_polls *p, const struct rmq_pop_poll *poll)
         p->polls[poll->next - 1].previous = poll->previous;
     else
         key->last = poll->previous;
+    if (key->from && &p->polls[key->from - 1] == poll)
+        key->from = poll->next;
     if (!--key->count)
         drop_key(p, poll->key);
 }
@@ -410,8 +414,17 @@ uint32_t rmq_pop_polls_take_awake(struct rmq_pop_polls *p)
     if (!p->awake.first)
         return RMQ_NONE;
     struct key *key = &p->keys[p->awake.first - 1];
+    uint32_t first = key->from ? key->from : key->first;
+    key->from = 0;
     leave_queue(p, key);
-    return key->first - 1;
+    return first - 1;
+}
+
+void rmq_pop_polls_resume(struct rmq_pop_polls *p, uint32_t poll)
+{
+    struct key *key = &p->keys[p->polls[poll].key];
+    wake(p, key);
+    key->from = poll + 1;
 }
 
 uint32_t rmq_pop_polls_next_of(const struct rmq_pop_polls *p, uint32_t poll)

@@ -69,8 +69,11 @@ uint32_t rmq_pop_polls_wake_queue(struct rmq_pop_polls *p, uint32_t topic_id, ui
 void rmq_pop_polls_wake_group(struct rmq_pop_polls *p, uint32_t group_id);
 void rmq_pop_polls_wake_key(struct rmq_pop_polls *p, const struct rmq_pop_key *key);
 int rmq_pop_polls_is_awake(const struct rmq_pop_polls *p); /* 1: some key is */
-/* Takes the key that has been awake the longest: it is asleep. Returns its first poll; RMQ_NONE: no key is awake. */
+/* Takes the key that has been awake the longest: it is asleep. Returns its first poll, or that with which it goes on; RMQ_NONE: no
+ * key is awake. */
 uint32_t rmq_pop_polls_take_awake(struct rmq_pop_polls *p);
+/* The key of this poll is awake, and goes on with the poll. If something wakes the key before, it begins with its first one. */
+void rmq_pop_polls_resume(struct rmq_pop_polls *p, uint32_t poll);
 uint32_t rmq_pop_polls_next_of(const struct rmq_pop_polls *p, uint32_t poll); /* of its key; RMQ_NONE */
 /* A message is there for the key of this poll, and cannot be given now. An awake key stays awake. */
 void rmq_pop_polls_put_behind(struct rmq_pop_polls *p, uint32_t poll);

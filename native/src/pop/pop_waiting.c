@@ -9,7 +9,8 @@
 #define NS_A_MS 1000000ll
 #define LATE_MS 100             /* behind its time the read worker answers: then a message would not reach the client */
 #define KEYS_OF_TURN 256u
-#define TRIES_OF_KEY 64u        /* polls with different filters, or with read workers that have no room */
+#define TRIES_OF_KEY 64u        /* filters: then other keys go on */
+#define LOOKS_OF_KEY 1024u      /* polls, of them those with the same filters or without room for an answer */
 #define DUE_OF_TURN 512u
 #define STEPS_OF_TURN 4096u
 #define BEHIND_OF_PASS 128u
@@ -86,29 +87,41 @@ static int is_filter_of(const struct rmq_pop_request *request, const struct rmq_
            is_text(request, request->fields.expression_type, other, other->fields.expression_type);
 }
 
-/* Serves the first poll of a key that gets something. Its answer wakes the key again if more is there. A poll whose filter wants
- * nothing of what is there is no reason that one with another filter waits. */
-static void serve_key(struct rmq_pop_desk *d, uint32_t first)
+static int is_tried(const struct rmq_pop_request *request, const struct rmq_pop_request **tried, uint32_t count)
 {
-    uint32_t tries = TRIES_OF_KEY, without_room = RMQ_NONE, next;
-    const struct rmq_pop_request *tried = NULL;
-    for (uint32_t number = first; number != RMQ_NONE && tries; number = next, tries--) {
-        const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, number);
-        next = rmq_pop_polls_next_of(d->polls, number);
-        if (poll->ask.due_ms <= d->now_ns / NS_A_MS || (tried && is_filter_of(tried, request_of(poll))))
+    for (uint32_t i = 0; i < count; i++)
+        if (is_filter_of(tried[i], request))
+            return 1;
+    return 0;
+}
+
+/* Serves the first poll of a key that gets something, from `number` on. Its answer wakes the key again if more is there. A poll
+ * whose filter wants nothing of what is there is no reason that one with another filter waits. */
+static void serve_key(struct rmq_pop_desk *d, uint32_t number)
+{
+    const struct rmq_pop_request *tried[TRIES_OF_KEY];
+    uint32_t tries = 0, without_room = RMQ_NONE;
+    for (uint32_t looks = 0; number != RMQ_NONE && tries < TRIES_OF_KEY && looks < LOOKS_OF_KEY; looks++) {
+        const uint32_t at = number;
+        const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, at);
+        const struct rmq_pop_request *request = request_of(poll);
+        number = rmq_pop_polls_next_of(d->polls, at);
+        if (poll->ask.due_ms <= d->now_ns / NS_A_MS || is_tried(request, tried, tries))
             continue;
         if (rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN) {
-            without_room = number;
+            without_room = at;
             continue;
         }
-        if (serve(d, number, 0))
+        if (serve(d, at, 0))
             return;
-        tried = request_of(poll);
-        if (!has_filter(tried))
-            break;
+        if (!has_filter(request))
+            number = RMQ_NONE;
+        tried[tries++] = request;
     }
     if (without_room != RMQ_NONE)
         rmq_pop_polls_put_behind(d->polls, without_room);
+    else if (number != RMQ_NONE)
+        rmq_pop_polls_resume(d->polls, number);
 }
 
 static void end_due(struct rmq_pop_desk *d)
