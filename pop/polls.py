@@ -16,6 +16,8 @@ from ringmq.services.kit.clocks import monotonic_ms
 from ringmq.services.kit.loop import SLEEP_MAX_MS
 
 POLLS_MAX: int = lib.RMQ_POP_POLLS_MAX
+TURN_NS = 2_000_000
+"""Time of a turn for polls. Requests, copies and the watch of the supervisor wait for it."""
 
 
 class Polls:
@@ -28,7 +30,7 @@ class Polls:
             raise MemoryError(f"no memory for {POLLS_MAX} polls")
         self._desk = desk
         desk.polls = self._native = opened
-        desk.port = plane.port_of(desk.role)
+        desk.port, desk.polls_ns = plane.port_of(desk.role), TURN_NS
 
     def __len__(self) -> int:
         return int(lib.rmq_pop_polls_count(self._native))

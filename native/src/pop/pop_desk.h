@@ -99,6 +99,7 @@ struct rmq_pop_desk {
     uint64_t marks_from;             /* of the memory's header: marks of copies below name other windows */
     uint32_t broker_bytes;
     uint8_t broker[RMQ_POP_NAME_BYTES_MAX + 1]; /* its name in receipts */
+    int64_t polls_ns;                /* in a turn, for polls that are awake, and for those whose time is over */
     int64_t began_ns;                /* monotonic: requests that came before have waited for this process to start; 0 = not yet */
     /* set before each call */
     int64_t now_ms, now_ns;          /* wall clock; monotonic */

@@ -95,13 +95,18 @@ static int is_tried(const struct rmq_pop_request *request, const struct rmq_pop_
     return 0;
 }
 
+static int has_time(int64_t until_ns) { return rmq_mono_ns() < until_ns; }
+
 /* Serves the first poll of a key that gets something, from `number` on. Its answer wakes the key again if more is there. A poll
- * whose filter wants nothing of what is there is no reason that one with another filter waits. */
-static void serve_key(struct rmq_pop_desk *d, uint32_t number)
+ * whose filter wants nothing of what is there is no reason that one with another filter waits. One try is made in any case: the
+ * key goes on behind it. */
+static void serve_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns)
 {
     const struct rmq_pop_request *tried[TRIES_OF_KEY];
     uint32_t tries = 0, without_room = RMQ_NONE;
     for (uint32_t looks = 0; number != RMQ_NONE && tries < TRIES_OF_KEY && looks < LOOKS_OF_KEY; looks++) {
+        if (tries && !has_time(until_ns))
+            break;
         const uint32_t at = number;
         const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, at);
         const struct rmq_pop_request *request = request_of(poll);
@@ -124,10 +129,10 @@ static void serve_key(struct rmq_pop_desk *d, uint32_t number)
         rmq_pop_polls_resume(d->polls, number);
 }
 
-static void end_due(struct rmq_pop_desk *d)
+static void end_due(struct rmq_pop_desk *d, int64_t until_ns)
 {
     uint32_t steps = STEPS_OF_TURN, number;
-    for (uint32_t n = 0; n < DUE_OF_TURN; n++) {
+    for (uint32_t n = 0; n < DUE_OF_TURN && (!n || has_time(until_ns)); n++) {
         number = rmq_pop_polls_due(d->polls, d->now_ns / NS_A_MS, &steps);
         if (number == RMQ_NONE)
             break;
@@ -145,13 +150,14 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
         d->go_on_ms = d->now_ns / NS_A_MS + PASS_MS;
         rmq_pop_polls_go_on(d->polls, BEHIND_OF_PASS);
     }
-    for (uint32_t keys = 0; keys < KEYS_OF_TURN; keys++) {
+    int64_t until_ns = rmq_mono_ns() + d->polls_ns;
+    for (uint32_t keys = 0; keys < KEYS_OF_TURN && (!keys || has_time(until_ns)); keys++) {
         uint32_t first = rmq_pop_polls_take_awake(d->polls);
         if (first == RMQ_NONE)
             break;
-        serve_key(d, first);
+        serve_key(d, first, until_ns);
     }
-    end_due(d);
+    end_due(d, rmq_mono_ns() + d->polls_ns);
     rmq_pop_tell_waiting(d);
 }
 
