@@ -147,10 +147,12 @@ class PollsTwin:
         return set(self._keys)
 
     def set_retries(self, key: Key, v1: int | None, v2: int | None) -> None:
-        """Topics of the retries of a key are known. A known one is not forgotten."""
+        """Topics of the retries of a key are known. A known one is not forgotten, another one takes its place."""
         known = self._keys.get(key)
         for number, topic_id in enumerate((v1, v2)):
-            if known is not None and topic_id is not None and known.retries[number] is None:
+            if known is not None and topic_id is not None and (before := known.retries[number]) != topic_id:
+                if before is not None:
+                    self._of_topic[before].remove((key, True))
                 known.retries[number] = topic_id
                 self._of_topic.setdefault(topic_id, []).insert(0, (key, True))
 

@@ -491,6 +491,39 @@ def test_a_poll_that_cannot_be_served_any_more_is_refused(stage: Stage, what: st
     assert codes == [{"topic": 17, "group": 26, "stopped": 1}[what]] * 2
 
 
+def test_a_poll_of_a_topic_that_is_made_anew_is_asked_again(stage: Stage) -> None:
+    held = poll(stage)
+    topic_id = stage.plane.topic_find("T")
+    assert topic_id is not None and held.hold is not None
+    lib.rmq_topic_set(stage.kit.plane, topic_id, 0)
+    stage.topic("T", 3)
+    stage.now_ms += 1000
+    for _ in range(2):  # a look, and the turn that follows it
+        stage.turn()
+    assert answered(stage, held).verdict.type == lib.RMQ_VERDICT_REDO
+    again = poll(stage, held_until_ns=held.hold.until_ns)
+    stage.send("T", 1)
+    stage.turn()
+    assert offsets(answered(stage, again)) == "0 0 0"
+
+
+def test_a_topic_of_retries_that_is_made_anew_wakes_polls(stage: Stage) -> None:
+    stage.topic("%RETRY%G_T")
+    assert stage.pop().code == 210
+    held = [poll(stage), poll(stage)]
+    topic_id = stage.plane.topic_find("%RETRY%G_T")
+    assert topic_id is not None
+    lib.rmq_topic_set(stage.kit.plane, topic_id, 0)
+    stage.topic("%RETRY%G_T")
+    assert stage.pop().code == 210, "its window is there"
+    stage.desk.look_for_retries()
+    stage.turn()
+    assert stage.verdict() is None
+    stage.send("%RETRY%G_T", 1)
+    stage.turn()
+    assert offsets(answered(stage, held[0])) == "1 0 0"
+
+
 def test_no_arrival_is_wanted_by_a_worker_without_polls(stage: Stage) -> None:
     port = stage.kit.header.ports.port[stage.plane.port_of(ROLE)]
     flags = flags_of(stage)

@@ -111,6 +111,12 @@ static struct rmq_pop_key key_of(const struct asked *a)
     return (struct rmq_pop_key){a->origin.topic_id, a->group_id, queue_id};
 }
 
+/* 1: it is a poll, and its topic was deleted and made anew. Arrivals would not wake it. */
+static int is_of_another_topic(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a)
+{
+    return row->held && rmq_pop_polls_at(d->polls, row->held - 1)->ask.key.topic_id != a->origin.topic_id;
+}
+
 /* --- picks --------------------------------------------------------------------------------------------------- */
 
 static uint32_t random_of_100(struct rmq_pop_desk *d)
@@ -417,6 +423,8 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
     struct asked asked = {.fields = &row->pop, .text = row->text};
     uint32_t why = check(d, &asked);
+    if (why == RMQ_POP_SERVED && is_of_another_topic(d, row, &asked))
+        why = RMQ_POP_NO_TOPIC;
     if (why != RMQ_POP_SERVED)
         return why;
     struct rmq_pop_picks picks = {

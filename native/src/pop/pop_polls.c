@@ -246,8 +246,10 @@ void rmq_pop_polls_set_retries(struct rmq_pop_polls *p, const struct rmq_pop_key
     const uint32_t topics[] = {v1, v2};
     uint32_t key = find_key(p, names);
     for (uint32_t i = 0; key != RMQ_NONE && i < 2; i++) {
-        if (topics[i] > p->topics || p->keys[key].retries[i] != RMQ_NONE)
+        if (topics[i] > p->topics || p->keys[key].retries[i] == topics[i])
             continue;
+        if (p->keys[key].retries[i] != RMQ_NONE)
+            quit(p, key, OF_RETRY_V1 + i);
         p->keys[key].retries[i] = topics[i];
         join(p, key, OF_RETRY_V1 + i);
     }

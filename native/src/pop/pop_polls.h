@@ -87,7 +87,7 @@ int64_t rmq_pop_polls_next_ms(const struct rmq_pop_polls *p);
 
 /* The keys, for a look at all: the first, and the next behind one. RMQ_NONE: there is none. */
 uint32_t rmq_pop_polls_key_from(const struct rmq_pop_polls *p, uint32_t number, struct rmq_pop_key *key);
-/* The topics of its retries, RMQ_NONE: not known. A known one is not forgotten. */
+/* The topics of its retries, RMQ_NONE: not known. A known one is not forgotten, another one takes its place. */
 void rmq_pop_polls_set_retries(struct rmq_pop_polls *p, const struct rmq_pop_key *key, uint32_t v1, uint32_t v2);
 /* cdef-end */
 
