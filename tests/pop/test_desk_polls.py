@@ -491,6 +491,21 @@ def test_a_poll_that_cannot_be_served_any_more_is_refused(stage: Stage, what: st
     assert codes == [{"topic": 17, "group": 26, "stopped": 1}[what]] * 2
 
 
+def test_a_missing_window_is_asked_for_by_one_poll(stage: Stage) -> None:
+    held = [poll(stage) for _ in range(3)]
+    stage.topic("%RETRY%G_T")
+    stage.send("%RETRY%G_T", 2)
+    stage.desk.look_for_retries()
+    stage.turn()
+    assert answered(stage, held[0]).verdict.type == lib.RMQ_VERDICT_REDO
+    assert stage.verdict() is None and held[0].hold is not None
+    ask(stage, maxMsgNums=1, held_until_ns=held[0].hold.until_ns)
+    stage.turn()
+    answer = stage.verdict()
+    assert answer is not None and answer.fields["msgOffsetInfo"] == "1 0 0"
+    assert offsets(answered(stage, held[1])) == "1 0 1"
+
+
 def test_a_poll_of_a_topic_that_is_made_anew_is_asked_again(stage: Stage) -> None:
     held = poll(stage)
     topic_id = stage.plane.topic_find("T")

@@ -59,7 +59,10 @@ static int serve(struct rmq_pop_desk *d, uint32_t number, uint32_t is_last)
     if (why != RMQ_POP_SERVED && why != RMQ_POP_WAITS) {
         struct rmq_verdict verdict = {.type = RMQ_VERDICT_REDO};
         rmq_pop_put(d, row, &verdict, row, 0);
-        rmq_pop_polls_wake_key(d->polls, &poll->ask.key); /* the others of the key, too */
+        if (why < RMQ_POP_TOO_LATE)
+            rmq_pop_polls_put_behind(d->polls, number); /* the next one tries it soon */
+        else
+            rmq_pop_polls_wake_key(d->polls, &poll->ask.key); /* the others are refused, too */
     }
     row->held = row->is_last = 0;
     if (why == RMQ_POP_WAITS)
