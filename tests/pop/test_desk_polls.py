@@ -427,9 +427,7 @@ def test_a_window_that_begins_anew_wakes_the_polls_of_its_group(stage: Stage) ->
 
 
 @pytest.mark.parametrize("is_again", [False, True])
-def test_a_jump_of_the_wall_clock_ends_no_poll(
-    stage: Stage, is_again: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jump_of_the_wall_clock_ends_no_poll(stage: Stage, is_again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not where another process goes on with it, either."""
     held, jump_ns = poll(stage), 2 * POLL_MS * 1_000_000
     ahead = SimpleNamespace(time_ns=lambda: time.time_ns() + jump_ns, monotonic_ns=time.monotonic_ns)

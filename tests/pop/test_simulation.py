@@ -115,6 +115,17 @@ class FoundForgotten(World):
     knowledge = FlushedAlone
 
 
+class MarksUnnoted(WindowTwin):
+    """Due messages that leave the id of their window as one without copies."""
+
+    def _note_mark(self, place: int) -> None:
+        pass
+
+
+class IdsUnmarked(World):
+    windows = MarksUnnoted
+
+
 class Heedless(World):
     """A pop that gives withdrawn copies, too."""
 
@@ -126,6 +137,7 @@ BUGS = [
     (Unclamped, 1122, "lost"), (FreedBeforeFlush, 1010, "lost"), (NextBeforeEntries, 1001, "lost"),
     (IdsReused, 1189, "lost"), (TornSnapshot, 1004, ""), (UnsavedStart, 1088, ""), (ChangeOldFirst, 1019, "lost"),
     (FoundForgotten, 1000, ""), (Forgetful, 1000, ""), (Heedless, 1000, "came again"),
+    (IdsUnmarked, 1000, "may be given again"),
 ]  # fmt: skip
 """Worlds with a bug, a seed that has found it, and words of the promise that it broke."""
 
