@@ -111,8 +111,9 @@ class Desk(Part):
         self._bound_told = self.native.counted(Counter.BOUND)
 
     def stop(self, cause: str) -> None:
-        """Refuse all requests from now on: the windows cannot be kept. A later call changes nothing."""
+        """Refuse all requests and polls from now on: the windows cannot be kept. A later call changes nothing."""
         self._stopped = self._stopped or cause
+        self.native.polls.wake_all()
 
     def window_of(self, group_id: int, queue_slot: int) -> Window | None:
         """The window of a group's queue, by the numbers of this plane."""

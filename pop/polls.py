@@ -82,6 +82,10 @@ class Polls:
         """The windows of a group have changed."""
         lib.rmq_pop_polls_wake_group(self._native, group_id)
 
+    def wake_all(self) -> None:
+        """All requests are refused from now on."""
+        lib.rmq_pop_waiting_wake_all(self._desk)
+
     def closed(self, role: int, connection: Connection) -> None:
         """A connection of the read worker with this role is closed: its polls take no message."""
         lib.rmq_pop_polls_closed(

@@ -474,7 +474,6 @@ def test_a_poll_that_cannot_be_served_any_more_is_refused(stage: Stage, what: st
         lib.rmq_group_set(stage.kit.plane, group_id, 0)
     else:
         stage.desk.stop("the disk is full")
-        stage.desk.wake_group(group_id or 0)
     stage.set(auto_create_subscription_group=False)
     stage.now_ms += 1000
     for _ in range(2):  # a look, and the turn that follows it

@@ -193,6 +193,13 @@ void rmq_pop_waiting_look(struct rmq_pop_desk *d)
     }
 }
 
+void rmq_pop_waiting_wake_all(struct rmq_pop_desk *d)
+{
+    struct rmq_pop_key key;
+    for (uint32_t at = 0; (at = rmq_pop_polls_key_from(d->polls, at, &key)) != RMQ_NONE; at++)
+        rmq_pop_polls_wake_key(d->polls, &key);
+}
+
 uint32_t rmq_pop_waiting_unsent(struct rmq_pop_desk *d, uint32_t serial)
 {
     uint32_t number = rmq_pop_polls_named(d->polls, serial);

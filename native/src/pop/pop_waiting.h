@@ -14,6 +14,8 @@
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d);
 /* Looks for topics of retries that are new, and for topics and groups that are gone. */
 void rmq_pop_waiting_look(struct rmq_pop_desk *d);
+/* All requests are refused from now on, and those of polls. */
+void rmq_pop_waiting_wake_all(struct rmq_pop_desk *d);
 /* The time of the monotonic clock at which a turn is due; INT64_MAX: none is. */
 int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d);
 /* The client has received nothing of the answer with this serial, or its read worker does not hold the poll. Returns the number of
