@@ -183,7 +183,7 @@ class PopRequests:
         if why == lib.RMQ_POP_SERVED:
             return Wait()  # C has put the answer
         if why in _MISSING or why == lib.RMQ_POP_NO_ROOM:
-            self._later.append(one._replace(has_waited=why in _MISSING))  # its client may not read
+            self._later.append(one._replace(has_waited=one.has_waited or why in _MISSING))  # its client may not read
             return Wait()
         if why == lib.RMQ_POP_NO_GROUP and self._config().auto_create_subscription_group:
             return self._ask(PopAsk(self._asked(one.request).group), one._replace(has_waited=True))

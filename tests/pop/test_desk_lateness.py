@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from desk_stage import POP, READER, Stage
 
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.pop.desk_twin import is_too_late
 
 
@@ -89,6 +89,25 @@ def test_a_request_is_not_late_for_a_group_that_control_makes(
     stage.group(group)
     then(None)
     assert code(stage) == wanted
+
+
+def test_a_request_that_has_waited_is_not_late_for_room(stage: Stage, clock: Clock) -> None:
+    """Its read worker reads no answers for a moment, when control has made the group."""
+    assert stage.pop(bornTime=0, maxMsgNums=1).code == 0
+    clock.pass_ms(1)
+    put_pop(stage, clock, consumerGroup="NEW")
+    stage.turn()
+    ((group, then),) = stage.control.asked
+    head = ffi.new("struct rmq_verdict *", {"type": lib.RMQ_VERDICT_SEND, "last": 1})
+    while lib.rmq_verdict_add(stage.kit.plane, stage.answerer, READER, head, bytes(16_000), 16_000) == 0:
+        pass
+    clock.pass_ms(600)
+    stage.group(group)
+    then(None)
+    stage.turn()
+    ring = stage.kit.header.asks.answerer[stage.answerer].answers[READER]
+    ring.tail = ring.head  # the read worker goes on
+    assert code(stage) == 0
 
 
 def test_c_and_its_twin_agree_about_lateness(stage: Stage) -> None:
