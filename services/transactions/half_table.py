@@ -174,10 +174,14 @@ class HalfTable:
         at = self._from(first) + count
         return int(self.native.rows[at].first) if at < self.native.count else None
 
-    def lowest_newest(self) -> int | None:
-        """The smallest `newest`. None if no half is open. It takes a few ms for a million halves."""
+    def low(self, next_offset: int) -> int:
+        """The half-queue offset below which no half is open. It takes a few ms for a million halves.
+
+        `next_offset`: of the half that arrives next. A copy is in the table at once, but dispatch may show the halves
+        in front of it later.
+        """
         lowest = int(lib.rmq_half_table_lowest(self.native))
-        return None if lowest < 0 else lowest
+        return next_offset if lowest < 0 else min(lowest, next_offset)
 
     def _row_of(self, half: Half) -> Any:
         row = self._row

@@ -431,10 +431,8 @@ class TransactionService:
         if now_ms < self._low_at_ms:
             return
         self._low_at_ms = now_ms + LOW_MS
-        lowest = self._core.table.lowest_newest()
-        bounds = (lowest, self._unread, self._halves.damaged)
-        found = min((bound for bound in bounds if bound is not None), default=self._halves.next_offset)
-        self._low = max(self._low, found)
+        bounds = (self._core.table.low(self._halves.next_offset), self._unread, self._halves.damaged)
+        self._low = max(self._low, min(bound for bound in bounds if bound is not None))
 
     def _take_results(self, now_ms: int) -> bool:
         ended = self._ends.ended

@@ -41,7 +41,7 @@ def test_table_beside_a_dict(seed: int) -> None:
             table.add(model[offset])
         assert len(table) == len(model)
     assert list(table.following(0, 10 * COMPACT_MIN)) == sorted(model.values())
-    assert table.lowest_newest() == min((half.newest for half in model.values()), default=None)
+    assert table.low(offset + 1) == min((half.newest for half in model.values()), default=offset + 1)
     for first in range(offset + 2):
         assert table.find(first) == model.get(first)
 
@@ -55,7 +55,7 @@ def test_unknown_halves() -> None:
             call(5)
     with pytest.raises(ValueError, match="comes behind 5"):
         table.add(Half(5, 5, 0, -1, 0))
-    assert table.lowest_newest() is None
+    assert table.low(6) == 6
 
 
 def test_numbers_at_their_bounds() -> None:
@@ -80,7 +80,7 @@ def test_c_takes_open_halves_alone() -> None:
     rows[3].state = SENT
     assert [table.is_sent(first) for first in range(5)] == [False, False, False, True, False]
     assert [half.first for half in table.following(0, 9)] == [0, 1], "a round leaves out what C has sent"
-    assert table.lowest_newest() == 10
+    assert (table.low(99), table.low(4)) == (10, 4), "copies are ahead of halves that have not arrived"
     table.release(1)
     table.release(2)
     assert [rows[at].state for at in range(4)] == [OPEN, OPEN, ENDED, SENT]

@@ -149,8 +149,7 @@ class Service:
             return
         repairs, submits, is_last = self.chains.popleft()
         halves = self.log.queue(layout.HALF_TOPIC)
-        lowest = self.core.table.lowest_newest()
-        low = self.next_offset if lowest is None else lowest
+        low = self.core.table.low(self.next_offset)
         mark = records.op_mark(low if is_last else None)
         stored = []
         for submit in submits:
