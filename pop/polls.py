@@ -64,9 +64,9 @@ class Polls:
         lib.rmq_pop_desk_wake(self._desk)
 
     @property
-    def is_awake(self) -> bool:
-        """True if the last turn has left polls that are to be served."""
-        return bool(lib.rmq_pop_polls_is_awake(self._native))
+    def has_more(self) -> bool:
+        """True if the last turn has left work, for which no bell rings."""
+        return bool(lib.rmq_pop_waiting_has_more(self._desk))
 
     def sleep_ms(self) -> int:
         """Time until the next turn is due. Arrivals ring the bell."""

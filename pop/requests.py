@@ -103,7 +103,7 @@ class PopRequests:
     @property
     def has_news(self) -> bool:
         """See HostedService."""
-        return self._desk.polls.is_awake
+        return self._desk.polls.has_more
 
     @property
     def is_polling(self) -> bool:
@@ -123,7 +123,7 @@ class PopRequests:
         waiting, self._later = self._later, deque()
         for one in waiting:
             self._serve_again(one)
-        return len(self._later) < len(waiting) or bool(self._compiling) or self._desk.polls.is_awake
+        return len(self._later) < len(waiting) or bool(self._compiling) or self._desk.polls.has_more
 
     def save_if_due(self, now_ms: int) -> None:
         """See HostedService. The windows are saved elsewhere."""

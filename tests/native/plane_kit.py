@@ -72,7 +72,7 @@ class Kit:
     def __init__(
         self, root: Path, *, segment_bytes: int = 65536, sync: bool = False, queue_file_bytes: int = 6000,
         index: bool = True, slots: int = 64, request_slots: int = 64, inbox_bytes: int = 65536,
-        ports: tuple[PortPlan, ...] = (), answerers: tuple[AnswererPlan, ...] = (),
+        ports: tuple[PortPlan, ...] = (), answerers: tuple[AnswererPlan, ...] = (), arrived_slots: int = 8,
     ) -> None:  # fmt: skip
         self.root = root
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class Kit:
         fill_answerer_plans(
             capacity, [replace(plan, inbox_bytes=inbox_bytes, answer_bytes=inbox_bytes) for plan in rings]
         )
-        capacity.commit_slots, capacity.arrived_slots = 64, 8
+        capacity.commit_slots, capacity.arrived_slots = 64, arrived_slots
         self._base = mmap.mmap(-1, lib.rmq_plane_bytes(capacity))
         self._marks = mmap.mmap(-1, 4096)
         self._areas = {port: mmap.mmap(-1, ARENA_BYTES) for port in range(len(plans) + len(ports))}

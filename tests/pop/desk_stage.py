@@ -184,11 +184,11 @@ class Verdict(NamedTuple):
 class Stage:
     """A broker's log, one desk, one client."""
 
-    def __init__(self, root: Path, *, entries_max: int = 8192, **config: Any) -> None:
+    def __init__(self, root: Path, *, entries_max: int = 8192, arrived_slots: int = 8, **config: Any) -> None:
         has_row = any(row.role == ROLE for row in ROWS)
         self.kit = Kit(
             root, segment_bytes=1 << 20, queue_file_bytes=60_000, inbox_bytes=1 << 20,
-            answerers=() if has_row else (PLAN,), ports=() if has_row else (PORT,),
+            answerers=() if has_row else (PLAN,), ports=() if has_row else (PORT,), arrived_slots=arrived_slots,
         )  # fmt: skip
         self.kit.marks.start_id = 9
         settings = self.kit.header.settings

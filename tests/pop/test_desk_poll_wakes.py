@@ -70,7 +70,7 @@ def test_a_key_with_many_filters_goes_on_where_a_turn_has_ended(stage: Stage) ->
     stage.send("T", 1, **tagged("b"))
     stage.turn()
     assert offsets(answered(stage, held)) == "0 0 0"
-    assert stage.verdict() is None and not stage.desk.native.polls.is_awake
+    assert stage.verdict() is None and not stage.desk.native.polls.has_more
 
 
 # ---- topics and messages that an answer passes by ----

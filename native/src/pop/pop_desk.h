@@ -116,6 +116,7 @@ struct rmq_pop_desk {
     uint64_t random;                 /* xorshift64, never 0 */
     uint64_t wakes;                  /* roles that got answers, a bit each */
     uint64_t arrivals;               /* told by dispatch and taken, all of them */
+    uint32_t has_arrivals;           /* the last turn has left some */
     int64_t go_on_ms;                /* polls that are behind go on then, by the monotonic clock */
     uint32_t queues_before, queues_last; /* number of queues at the last two looks */
     uint32_t share_group, share;     /* entries of the group that was looked at last in this turn; 0: of none */

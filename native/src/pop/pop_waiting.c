@@ -8,6 +8,7 @@
 
 #define NS_A_MS 1000000ll
 #define LATE_MS 100             /* behind its time the read worker answers: then a message would not reach the client */
+#define ARRIVALS_OF_TURN 1024u
 #define KEYS_OF_TURN 256u
 #define TRIES_OF_KEY 64u        /* filters: then other keys go on */
 #define LOOKS_OF_KEY 1024u      /* polls, of them those with the same filters or without room for an answer */
@@ -24,6 +25,9 @@ static void take_arrivals(struct rmq_pop_desk *d)
     uint64_t tail = rmq_load_relaxed(&ring->tail), waiting = rmq_ring_waiting(ring, tail);
     uint32_t queues = rmq_load(&rmq_plane_header_of(d->plane)->tables.queue_count);
     uint8_t *wishes = rmq_pop_wishes(d);
+    d->has_arrivals = waiting > ARRIVALS_OF_TURN;
+    if (d->has_arrivals)
+        waiting = ARRIVALS_OF_TURN;
     if (!waiting)
         return;
     for (uint64_t i = 0; i < waiting; i++) {
@@ -163,6 +167,8 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
     end_due(d, rmq_mono_ns() + d->polls_ns);
     rmq_pop_tell_waiting(d);
 }
+
+int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d) { return d->has_arrivals || rmq_pop_polls_is_awake(d->polls); }
 
 int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)
 {

@@ -10,8 +10,11 @@
 #include "pop/pop_desk.h"
 
 /* cdef-begin */
-/* Takes arrivals, serves polls that are awake, and ends those whose time is over. The caller wakes the read workers. */
+/* Takes arrivals, serves polls that are awake, and ends those whose time is over, a bounded part of each. The caller wakes the read
+ * workers. */
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d);
+/* 1: the last turn has left arrivals, or polls that are awake. No bell rings for them. */
+int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d);
 /* Looks for topics of retries that are new, and for topics and groups that are gone. */
 void rmq_pop_waiting_look(struct rmq_pop_desk *d);
 /* All requests are refused from now on, and those of polls. */
