@@ -73,7 +73,8 @@ class Polls:
         return max(0, min(int(lib.rmq_pop_waiting_next_ms(self._desk)) - monotonic_ms(), SLEEP_MAX_MS))
 
     def look(self) -> None:
-        """Find topics of retries that were made, and have polls of deleted topics and groups answered."""
+        """Have the next turns find queues and topics of retries that were made, and polls of deleted topics and groups
+        answered."""
         lib.rmq_pop_waiting_look(self._desk)
 
     # ---- what Python learns ----

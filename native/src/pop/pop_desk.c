@@ -111,7 +111,7 @@ static uint32_t serve_turn(void *owner, int64_t now_ns, uint32_t *taken)
     uint64_t arrivals = d->arrivals;
     uint32_t why = rmq_pop_desk_turn(d, ASKS_OF_TURN, taken);
     *taken += (uint32_t)(d->arrivals - arrivals);
-    return why == RMQ_POP_SERVED && rmq_pop_polls_is_awake(d->polls) ? RMQ_POP_POLLS_LEFT : why;
+    return why == RMQ_POP_SERVED && rmq_pop_waiting_has_more(d) ? RMQ_POP_POLLS_LEFT : why;
 }
 
 uint32_t rmq_pop_desk_serve(struct rmq_pop_desk *d, struct rmq_serving *s, int32_t timeout_ms)

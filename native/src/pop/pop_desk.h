@@ -27,7 +27,7 @@
 #define RMQ_POP_NEEDS_FILTER 4       /* for the expression of the row */
 #define RMQ_POP_SLOW 5               /* of a turn: the row is served, and waited so long that a log line is due */
 #define RMQ_POP_WAITS 6              /* the row is that of a poll, which goes on waiting */
-#define RMQ_POP_POLLS_LEFT 7         /* of a wait: more polls are awake than a turn serves */
+#define RMQ_POP_POLLS_LEFT 7         /* of a wait: there is more for polls than a turn does */
 /* From here on the row is refused. */
 #define RMQ_POP_TOO_LATE 16          /* more than half a second beyond its poll time, without our own delays */
 #define RMQ_POP_BROKER_UNREADABLE 17
@@ -118,7 +118,8 @@ struct rmq_pop_desk {
     uint64_t arrivals;               /* told by dispatch and taken, all of them */
     uint32_t has_arrivals;           /* the last turn has left some */
     int64_t go_on_ms;                /* polls that are behind go on then, by the monotonic clock */
-    uint32_t queues_before, queues_last; /* number of queues at the last two looks */
+    uint32_t look_at;                /* the next key of the look at all; number + 1, 0: no look goes on */
+    uint32_t looks_again;            /* another look follows */
     uint32_t share_group, share;     /* entries of the group that was looked at last in this turn; 0: of none */
     /* results */
     uint32_t wanted_group, wanted_topic; /* NEEDS_WINDOWS: ids */

@@ -15,6 +15,8 @@
 #define DUE_OF_TURN 512u
 #define STEPS_OF_TURN 4096u
 #define BEHIND_OF_PASS 128u
+#define LOOKS_OF_TURN 256u
+#define LOOK_PART 4             /* of the time for polls */
 #define PASS_MS 10              /* between two passes over keys that are behind */
 
 static const struct rmq_pop_request *request_of(const struct rmq_pop_poll *poll) { return (const void *)poll->request; }
@@ -150,6 +152,44 @@ static void end_due(struct rmq_pop_desk *d, int64_t until_ns)
     }
 }
 
+/* --- looks -------------------------------------------------------------------------------------------------------- */
+
+static int is_there(const struct rmq_pop_desk *d, const struct rmq_pop_key *key)
+{
+    return rmq_topic_is_live(rmq_load(&rmq_topic_at(d->plane, key->topic_id)->config)) &&
+           rmq_load(&rmq_group_at(d->plane, key->group_id)->config) & RMQ_GROUP_LIVE;
+}
+
+/* Some keys of a look. */
+static void look_on(struct rmq_pop_desk *d, int64_t until_ns)
+{
+    struct rmq_pop_key key;
+    for (uint32_t n = 0; d->look_at && n < LOOKS_OF_TURN && (!n || has_time(until_ns)); n++) {
+        uint32_t number = rmq_pop_polls_key_from(d->polls, d->look_at - 1, &key);
+        if (number == RMQ_NONE) {
+            d->look_at = d->looks_again;
+            d->looks_again = 0;
+            continue;
+        }
+        d->look_at = number + 2;
+        rmq_pop_want_all(d, &key);
+        if (!is_there(d, &key))
+            rmq_pop_polls_wake_key(d->polls, &key);
+    }
+}
+
+void rmq_pop_waiting_look(struct rmq_pop_desk *d)
+{
+    if (!rmq_pop_polls_count(d->polls))
+        return;
+    if (d->look_at)
+        d->looks_again = 1;
+    else
+        d->look_at = 1;
+}
+
+/* --- turns ------------------------------------------------------------------------------------------------------- */
+
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
 {
     take_arrivals(d);
@@ -157,6 +197,7 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
         d->go_on_ms = d->now_ns / NS_A_MS + PASS_MS;
         rmq_pop_polls_go_on(d->polls, BEHIND_OF_PASS);
     }
+    look_on(d, rmq_mono_ns() + d->polls_ns / LOOK_PART);
     int64_t until_ns = rmq_mono_ns() + d->polls_ns;
     for (uint32_t keys = 0; keys < KEYS_OF_TURN && (!keys || has_time(until_ns)); keys++) {
         uint32_t first = rmq_pop_polls_take_awake(d->polls);
@@ -168,7 +209,10 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
     rmq_pop_tell_waiting(d);
 }
 
-int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d) { return d->has_arrivals || rmq_pop_polls_is_awake(d->polls); }
+int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d)
+{
+    return d->has_arrivals || d->look_at || rmq_pop_polls_is_awake(d->polls);
+}
 
 int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)
 {
@@ -176,28 +220,7 @@ int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)
     return rmq_pop_polls_is_behind(d->polls) && d->go_on_ms < next_ms ? d->go_on_ms : next_ms;
 }
 
-/* --- looks and notices -------------------------------------------------------------------------------------------- */
-
-static int is_there(const struct rmq_pop_desk *d, const struct rmq_pop_key *key)
-{
-    return rmq_topic_is_live(rmq_load(&rmq_topic_at(d->plane, key->topic_id)->config)) &&
-           rmq_load(&rmq_group_at(d->plane, key->group_id)->config) & RMQ_GROUP_LIVE;
-}
-
-void rmq_pop_waiting_look(struct rmq_pop_desk *d)
-{
-    struct rmq_pop_key key;
-    uint32_t queues = rmq_load(&rmq_plane_header_of(d->plane)->tables.queue_count);
-    int is_new = queues != d->queues_before; /* control stores the queues of a topic, and then that it lives: two looks */
-    d->queues_before = d->queues_last;
-    d->queues_last = queues;
-    for (uint32_t at = 0; (at = rmq_pop_polls_key_from(d->polls, at, &key)) != RMQ_NONE; at++) {
-        if (is_new)
-            rmq_pop_want_all(d, &key);
-        if (!is_there(d, &key))
-            rmq_pop_polls_wake_key(d->polls, &key);
-    }
-}
+/* --- notices ----------------------------------------------------------------------------------------------------- */
 
 void rmq_pop_waiting_wake_all(struct rmq_pop_desk *d)
 {

@@ -13,9 +13,10 @@
 /* Takes arrivals, serves polls that are awake, and ends those whose time is over, a bounded part of each. The caller wakes the read
  * workers. */
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d);
-/* 1: the last turn has left arrivals, or polls that are awake. No bell rings for them. */
+/* 1: the last turn has left arrivals, keys of a look, or polls that are awake. No bell rings for them. */
 int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d);
-/* Looks for topics of retries that are new, and for topics and groups that are gone. */
+/* The next turns look at all keys: for queues and topics of retries that are new or can be read now, and for topics and groups that
+ * are gone. A look that goes on already is followed by another one. */
 void rmq_pop_waiting_look(struct rmq_pop_desk *d);
 /* All requests are refused from now on, and those of polls. */
 void rmq_pop_waiting_wake_all(struct rmq_pop_desk *d);
