@@ -13,14 +13,17 @@ from ringmq.native import lib
 ALL_QUEUES = -1
 BYTES_MAX: int = lib.RMQ_POP_POLLS_BYTES_MAX
 POLLS_MAX: int = lib.RMQ_POP_POLLS_MAX
+POP: int = lib.RMQ_POP_POLL_POP
+NOTIFICATION: int = lib.RMQ_POP_POLL_NOTIFICATION
 
 
 class Key(NamedTuple):
-    """The topic, group and queue that polls wait for."""
+    """The topic, group and queue that polls of a kind wait for."""
 
     topic_id: int
     group_id: int
     queue_id: int
+    kind: int = POP
 
 
 class Client(NamedTuple):
@@ -44,7 +47,7 @@ class Poll(Struct):
 
 
 class Limits(NamedTuple):
-    """`struct rmq_pop_poll_limits`."""
+    """`struct rmq_pop_poll_limits`: each kind has its own count of them."""
 
     polls: int
     keys: int
@@ -59,10 +62,11 @@ class _State(Enum):
 
 class _Key(Struct):
     polls: list[Poll] = field(default_factory=list)
+    """In the order in which they are served: pops from the oldest on, notifications from the newest on."""
     retries: list[int | None] = field(default_factory=lambda: [None, None])
     state: _State = _State.ASLEEP
-    start: int = 0
-    """The number of polls that are passed by when it is taken."""
+    start: int | None = None
+    """The place of the poll with which it goes on. None: it begins with the first one."""
 
 
 class PollsTwin:
@@ -90,23 +94,32 @@ class PollsTwin:
             self._keys[key] = _Key()
             self._of_topic.setdefault(key.topic_id, []).insert(0, (key, False))
             self._of_group.setdefault(key.group_id, []).insert(0, key)
-        self._keys[key].polls.append(poll)
+        known = self._keys[key]
+        known.polls.insert(0 if key.kind == NOTIFICATION else len(known.polls), poll)
+        if known.start is not None and key.kind == NOTIFICATION:
+            known.start += 1
         self.polls[serial] = poll
         return True
 
     def _is_full(self, key: Key, size: int, limits: Limits) -> bool:
-        known, count = self._keys.get(key), len(self.polls)
-        if count >= min(limits.polls, POLLS_MAX) or sum(poll.size for poll in self.polls.values()) + size > BYTES_MAX:
+        known, count = self._keys.get(key), sum(poll.key.kind == key.kind for poll in self.polls.values())
+        if count >= limits.polls or len(self.polls) >= POLLS_MAX:
             return True
-        return len(self._keys) >= limits.keys if known is None else len(known.polls) > limits.of_key
+        if sum(poll.size for poll in self.polls.values()) + size > BYTES_MAX:
+            return True
+        if known is not None:
+            return len(known.polls) > limits.of_key
+        return sum(other.kind == key.kind for other in self._keys) >= limits.keys
 
     def end(self, serial: int) -> None:
         """The poll is over."""
         poll = self.polls.pop(serial)
         known = self._keys[poll.key]
-        known.start -= known.polls.index(poll) < known.start
+        if known.start is not None:
+            known.start -= known.polls.index(poll) < known.start
         known.polls.remove(poll)
-        known.start %= len(known.polls) or 1
+        if known.start == len(known.polls):
+            known.start = None
         if known.polls:
             return
         self._leave(poll.key)
@@ -181,12 +194,12 @@ class PollsTwin:
 
     def take_awake(self) -> list[int]:
         """The polls of the key that has been awake the longest, which is asleep now: all, or those with which it goes
-        on. []: none is awake."""
+        on, in the order in which they are served. []: none is awake."""
         if not self._awake:
             return []
         key = self._awake[0]
         known = self._keys[key]
-        start, known.start = known.start, 0
+        start, known.start = known.start or 0, None
         self._leave(key)
         return [poll.serial for poll in known.polls[start:]]
 
@@ -218,7 +231,7 @@ class PollsTwin:
             self._wake(key)
 
     def _wake(self, key: Key) -> None:
-        self._keys[key].start = 0
+        self._keys[key].start = None
         if self._keys[key].state is not _State.AWAKE:
             self._leave(key)
             self._enter(key, _State.AWAKE)

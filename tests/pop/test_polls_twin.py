@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ringmq.native import ffi, lib
-from ringmq.pop.polls_twin import ALL_QUEUES, Client, Key, Limits, PollsTwin
+from ringmq.pop.polls_twin import ALL_QUEUES, NOTIFICATION, POP, Client, Key, Limits, PollsTwin
 
 SEEDS = range(40)
 STEPS = 600
@@ -59,7 +59,7 @@ class NativePolls:
     def keys(self) -> set[Key]:
         found, at, key = set[Key](), 0, ffi.new("struct rmq_pop_key *")
         while (at := int(lib.rmq_pop_polls_key_from(self.native, at, key))) != NONE:
-            found.add(Key(int(key.topic_id), int(key.group_id), int(key.queue_id)))
+            found.add(Key(int(key.topic_id), int(key.group_id), int(key.queue_id), int(key.kind)))
             at += 1
         return found
 
@@ -128,7 +128,8 @@ class Play:
 
     def key(self) -> Key:
         queue_id = self.random.choice((ALL_QUEUES, ALL_QUEUES, *range(QUEUES)))
-        return Key(self.random.randint(1, TOPICS // 2), self.random.randint(1, GROUPS), queue_id)
+        kind = self.random.choice((POP, NOTIFICATION))
+        return Key(self.random.randint(1, TOPICS // 2), self.random.randint(1, GROUPS), queue_id, kind)
 
     def client(self) -> Client:
         generation = max(0, self.generation - self.random.randrange(2))
@@ -215,6 +216,27 @@ def test_the_table_and_its_twin_agree(seed: int) -> None:
         play.end()
     play.look()
     assert play.serial > STEPS // 8
+
+
+def test_each_kind_has_limits_of_its_own() -> None:
+    """A key has one poll, as its limit is that of those before; a kind has two keys, and three polls."""
+    polls, limits = NativePolls(0), Limits(3, 2, 0)
+    keys = [Key(1, 1, queue_id, kind) for kind in (POP, NOTIFICATION) for queue_id in (0, 0, 1, 2, 1)]
+    results = [polls.add(key, Client(8, 1, 1, 1), serial, 9, 0, limits) for serial, key in enumerate(keys, 1)]
+    assert results == [True, False, True, False, False] * 2
+    assert polls.add(Key(1, 1, 2), Client(8, 1, 1, 1), 99, 9, 0, Limits(3, 3, 0))
+    assert not polls.add(Key(1, 1, 3), Client(8, 1, 1, 1), 100, 9, 0, Limits(3, 9, 0))
+
+
+def test_pops_are_served_from_the_oldest_on_and_notifications_from_the_newest_on() -> None:
+    for kind, expected in ((POP, [1, 2, 3]), (NOTIFICATION, [3, 2, 1])):
+        polls = NativePolls(0)
+        for serial in (1, 2, 3):
+            assert polls.add(Key(1, 1, 0, kind), Client(8, 1, 1, 1), serial, 9, 0, WIDE)
+        polls.wake_queue(1, 0)
+        assert polls.take_awake() == expected
+        polls.resume(2)
+        assert polls.take_awake() == expected[1:]
 
 
 def test_requests_have_a_bound_together() -> None:

@@ -108,7 +108,7 @@ static uint32_t check(struct rmq_pop_desk *d, struct asked *a)
 static struct rmq_pop_key key_of(const struct asked *a)
 {
     int32_t queue_id = a->fields->queue_id < 0 ? -1 : a->fields->queue_id;
-    return (struct rmq_pop_key){a->origin.topic_id, a->group_id, queue_id};
+    return (struct rmq_pop_key){.topic_id = a->origin.topic_id, .group_id = a->group_id, .queue_id = queue_id};
 }
 
 /* 1: it is a poll, and its topic was deleted and made anew. Arrivals would not wake it. */

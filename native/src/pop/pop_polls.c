@@ -19,7 +19,7 @@ struct key {
     struct rmq_pop_key names;
     uint32_t retries[2];
     uint32_t first, last, count; /* polls; number + 1. count 0: the key is free */
-    uint32_t from;               /* the poll with which it goes on; number + 1, 0: the first */
+    uint32_t from;               /* the poll with which it goes on; number + 1, 0: that which is served first */
     enum state state;
     struct links queue;          /* of the awake or of those behind; of free ones `next` alone */
     struct links lists[LISTS];   /* a member is LISTS times its key, and its list */
@@ -31,8 +31,9 @@ struct queue {
 
 struct rmq_pop_polls {
     uint32_t topics, groups;
-    uint32_t count, used, free;  /* polls; free: number + 1 */
-    uint32_t key_count, keys_used, free_key;
+    uint32_t used, free;         /* polls; free: number + 1 */
+    uint32_t keys_used, free_key;
+    uint32_t counts[RMQ_POP_POLL_KINDS], key_counts[RMQ_POP_POLL_KINDS];
     uint64_t bytes;
     struct rmq_pop_poll *polls;
     struct key *keys;
@@ -47,7 +48,7 @@ struct rmq_pop_polls {
 static uint64_t hash_of_names(const struct rmq_pop_key *names)
 {
     uint64_t word = rmq_pop_mix((uint64_t)names->topic_id << 32 | names->group_id);
-    return rmq_pop_mix(word + (uint32_t)names->queue_id);
+    return rmq_pop_mix(word + ((uint64_t)names->kind << 32 | (uint32_t)names->queue_id));
 }
 
 static uint64_t hash_of_connection(uint32_t role, uint32_t connection, uint32_t generation)
@@ -199,7 +200,8 @@ static uint32_t find_key(const struct rmq_pop_polls *p, const struct rmq_pop_key
 {
     for (uint32_t at = rmq_pop_hash_first(&p->by_key, hash_of_names(names)); at; at = p->by_key.next[at - 1]) {
         const struct rmq_pop_key *found = &p->keys[at - 1].names;
-        if (found->topic_id == names->topic_id && found->group_id == names->group_id && found->queue_id == names->queue_id)
+        if (found->topic_id == names->topic_id && found->group_id == names->group_id && found->queue_id == names->queue_id &&
+            found->kind == names->kind)
             return at - 1;
     }
     return RMQ_NONE;
@@ -211,7 +213,7 @@ static uint32_t make_key(struct rmq_pop_polls *p, const struct rmq_pop_key *name
     if (p->free_key)
         p->free_key = p->keys[key].queue.next;
     p->keys[key] = (struct key){.names = *names, .retries = {RMQ_NONE, RMQ_NONE}};
-    p->key_count++;
+    p->key_counts[names->kind]++;
     rmq_pop_hash_add(&p->by_key, key);
     join(p, key, OF_TOPIC);
     join(p, key, OF_GROUP);
@@ -226,7 +228,7 @@ static void drop_key(struct rmq_pop_polls *p, uint32_t number)
         if (is_listed(key, list))
             quit(p, number, list);
     rmq_pop_hash_remove(&p->by_key, number);
-    p->key_count--;
+    p->key_counts[key->names.kind]--;
     key->queue.next = p->free_key;
     p->free_key = number + 1;
 }
@@ -257,10 +259,23 @@ void rmq_pop_polls_set_retries(struct rmq_pop_polls *p, const struct rmq_pop_key
 
 /* --- polls ---------------------------------------------------------------------------------------------------- */
 
-static int is_full(const struct rmq_pop_polls *p, const struct rmq_pop_poll_limits *limits, uint32_t key, uint32_t bytes)
+uint32_t rmq_pop_polls_count(const struct rmq_pop_polls *p)
 {
-    return p->count >= limits->polls || p->count == RMQ_POP_POLLS_MAX || bytes > RMQ_POP_POLLS_BYTES_MAX - p->bytes ||
-           (key == RMQ_NONE ? p->key_count >= limits->keys : p->keys[key].count > limits->of_key);
+    return p->counts[RMQ_POP_POLL_POP] + p->counts[RMQ_POP_POLL_NOTIFICATION];
+}
+
+static int is_full(const struct rmq_pop_polls *p, const struct rmq_pop_poll_limits *limits, uint32_t kind, uint32_t key,
+                   uint32_t bytes)
+{
+    return p->counts[kind] >= limits->polls || rmq_pop_polls_count(p) == RMQ_POP_POLLS_MAX ||
+           bytes > RMQ_POP_POLLS_BYTES_MAX - p->bytes ||
+           (key == RMQ_NONE ? p->key_counts[kind] >= limits->keys : p->keys[key].count > limits->of_key);
+}
+
+/* The poll that is served behind this one; number + 1. */
+static uint32_t behind(const struct key *key, const struct rmq_pop_poll *poll)
+{
+    return key->names.kind == RMQ_POP_POLL_NOTIFICATION ? poll->previous : poll->next;
 }
 
 static void join_key(struct rmq_pop_polls *p, uint32_t number, uint32_t key_number)
@@ -289,7 +304,7 @@ static void quit_key(struct rmq_pop_polls *p, const struct rmq_pop_poll *poll)
     else
         key->last = poll->previous;
     if (key->from && &p->polls[key->from - 1] == poll)
-        key->from = poll->next;
+        key->from = behind(key, poll);
     if (!--key->count)
         drop_key(p, poll->key);
 }
@@ -298,8 +313,8 @@ uint32_t rmq_pop_polls_add(struct rmq_pop_polls *p, const struct rmq_pop_poll_li
                            const void *request, uint32_t request_bytes)
 {
     RMQ_INVARIANT(ask->key.topic_id <= p->topics && ask->key.group_id <= p->groups, ask->key.topic_id, ask->key.group_id);
-    uint32_t key = find_key(p, &ask->key);
-    uint8_t *copy = is_full(p, limits, key, request_bytes) ? NULL : malloc(request_bytes ? request_bytes : 1);
+    uint32_t key = find_key(p, &ask->key), kind = ask->key.kind;
+    uint8_t *copy = is_full(p, limits, kind, key, request_bytes) ? NULL : malloc(request_bytes ? request_bytes : 1);
     if (!copy)
         return RMQ_NONE;
     memcpy(copy, request, request_bytes);
@@ -307,7 +322,7 @@ uint32_t rmq_pop_polls_add(struct rmq_pop_polls *p, const struct rmq_pop_poll_li
     if (p->free)
         p->free = p->polls[number].next;
     p->polls[number] = (struct rmq_pop_poll){.ask = *ask, .request = copy, .request_bytes = request_bytes};
-    p->count++;
+    p->counts[kind]++;
     p->bytes += request_bytes;
     join_key(p, number, key == RMQ_NONE ? make_key(p, &ask->key) : key);
     rmq_pop_hash_add(&p->by_serial, number);
@@ -320,11 +335,11 @@ void rmq_pop_polls_end(struct rmq_pop_polls *p, uint32_t number)
 {
     struct rmq_pop_poll *poll = &p->polls[number];
     RMQ_INVARIANT(number < p->used && poll->request, number, p->used);
+    p->counts[poll->ask.key.kind]--;
     quit_key(p, poll);
     rmq_pop_hash_remove(&p->by_serial, number);
     rmq_pop_hash_remove(&p->by_connection, number);
     rmq_pop_wheel_remove(&p->wheel, number);
-    p->count--;
     p->bytes -= poll->request_bytes;
     free(poll->request);
     poll->request = NULL;
@@ -372,8 +387,6 @@ uint32_t rmq_pop_polls_restarted(struct rmq_pop_polls *p, uint32_t role, uint32_
     return ended;
 }
 
-uint32_t rmq_pop_polls_count(const struct rmq_pop_polls *p) { return p->count; }
-
 uint32_t rmq_pop_polls_count_of(const struct rmq_pop_polls *p, const struct rmq_pop_key *names)
 {
     uint32_t key = find_key(p, names);
@@ -416,7 +429,7 @@ uint32_t rmq_pop_polls_take_awake(struct rmq_pop_polls *p)
     if (!p->awake.first)
         return RMQ_NONE;
     struct key *key = &p->keys[p->awake.first - 1];
-    uint32_t first = key->from ? key->from : key->first;
+    uint32_t first = key->from ? key->from : key->names.kind == RMQ_POP_POLL_NOTIFICATION ? key->last : key->first;
     key->from = 0;
     leave_queue(p, key);
     return first - 1;
@@ -431,7 +444,8 @@ void rmq_pop_polls_resume(struct rmq_pop_polls *p, uint32_t poll)
 
 uint32_t rmq_pop_polls_next_of(const struct rmq_pop_polls *p, uint32_t poll)
 {
-    return p->polls[poll].next ? p->polls[poll].next - 1 : RMQ_NONE;
+    uint32_t next = behind(&p->keys[p->polls[poll].key], &p->polls[poll]);
+    return next ? next - 1 : RMQ_NONE;
 }
 
 void rmq_pop_polls_put_behind(struct rmq_pop_polls *p, uint32_t poll)

@@ -1,8 +1,9 @@
-/* pop_polls.h: pops that wait for a message, by what they ask for. Private memory of pop: the read worker keeps the requests, too, and
- * asks the next process of pop again.
+/* pop_polls.h: requests that wait for a message, by what they ask for. Private memory of pop: the read worker keeps the requests,
+ * too, and asks the next process of pop again.
  *
  * What stays true:
- * - A key is a topic, a group and a queue, or all queues. It is there while a poll of it waits, the oldest poll first.
+ * - A key is a topic, a group and a queue, or all queues, and the kind of its polls. It is there while a poll of it waits.
+ * - Pops are served from the oldest one on, and notifications from the newest one on, as in stock.
  * - A key is asleep, awake (its first polls are to be served), or behind: a message is there that cannot be given yet.
  * - A key is in the lists of its topic, of the topics of its retries that are known, and of its group.
  *
@@ -16,11 +17,17 @@
 #define RMQ_POP_POLLS_MAX 65536          /* slots of a read worker: the number of a poll is its slot */
 #define RMQ_POP_POLLS_BYTES_MAX 67108864 /* of the requests of all polls */
 
+/* Kinds of polls. */
+#define RMQ_POP_POLL_POP 0
+#define RMQ_POP_POLL_NOTIFICATION 1      /* it takes no message */
+#define RMQ_POP_POLL_KINDS 2
+
 struct rmq_pop_polls;
 
 struct rmq_pop_key {
     uint32_t topic_id, group_id;
     int32_t queue_id;                    /* -1: all */
+    uint32_t kind;                       /* RMQ_POP_POLL_* */
 };
 
 struct rmq_pop_poll_ask {
@@ -39,6 +46,7 @@ struct rmq_pop_poll {
     uint32_t next, previous;             /* of its key; number + 1 */
 };
 
+/* Each kind has its own count of them. */
 struct rmq_pop_poll_limits {
     uint32_t polls;                      /* maxPopPollingSize */
     uint32_t keys;                       /* popPollingMapSize */
@@ -69,12 +77,12 @@ uint32_t rmq_pop_polls_wake_queue(struct rmq_pop_polls *p, uint32_t topic_id, ui
 void rmq_pop_polls_wake_group(struct rmq_pop_polls *p, uint32_t group_id);
 void rmq_pop_polls_wake_key(struct rmq_pop_polls *p, const struct rmq_pop_key *key);
 int rmq_pop_polls_is_awake(const struct rmq_pop_polls *p); /* 1: some key is */
-/* Takes the key that has been awake the longest: it is asleep. Returns its first poll, or that with which it goes on; RMQ_NONE: no
- * key is awake. */
+/* Takes the key that has been awake the longest: it is asleep. Returns the poll that is served first, or that with which it goes
+ * on; RMQ_NONE: no key is awake. */
 uint32_t rmq_pop_polls_take_awake(struct rmq_pop_polls *p);
 /* The key of this poll is awake, and goes on with the poll. If something wakes the key before, it begins with its first one. */
 void rmq_pop_polls_resume(struct rmq_pop_polls *p, uint32_t poll);
-uint32_t rmq_pop_polls_next_of(const struct rmq_pop_polls *p, uint32_t poll); /* of its key; RMQ_NONE */
+uint32_t rmq_pop_polls_next_of(const struct rmq_pop_polls *p, uint32_t poll); /* the next one to serve of its key; RMQ_NONE */
 /* A message is there for the key of this poll, and cannot be given now. An awake key stays awake. */
 void rmq_pop_polls_put_behind(struct rmq_pop_polls *p, uint32_t poll);
 int rmq_pop_polls_is_behind(const struct rmq_pop_polls *p); /* 1: some key is */
