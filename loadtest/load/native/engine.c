@@ -112,22 +112,30 @@ static void end_send(struct engine *e, struct connection *c)
     c->tx = NULL;
 }
 
+/* The place of a connection among those of the open loop; negative: it asks as soon as it may. */
+static int64_t place_of(const struct engine *e, const struct connection *c)
+{
+    return e->interval_ns == 0 ? -1 : (int64_t)c->index - e->config->listeners;
+}
+
 static uint64_t due_time(const struct engine *e, uint64_t number)
 {
     return e->start_ns + (uint64_t)((double)number * e->interval_ns / (double)e->config->burst_ns) * e->config->burst_ns;
 }
 
-/* Stamps a request of the open loop with the time it was due, however late it is written. */
-static uint64_t start_of(struct engine *e, struct connection *c, uint64_t now)
+/* A request of the open loop counts from the time it was due, however late it is written. */
+static uint64_t start_of(const struct engine *e, const struct connection *c, uint64_t now)
 {
-    if (e->interval_ns == 0)
-        return now;
-    uint64_t due = due_time(e, c->index + c->next * e->config->connections);
+    int64_t place = place_of(e, c);
+    return place < 0 ? now : due_time(e, (uint64_t)place + c->next * (e->config->connections - e->config->listeners));
+}
+
+static void count_due(struct engine *e, struct connection *c, uint64_t due, uint64_t now)
+{
     if (e->window_open && c->free_count)
         hist_add(&e->result->lag, now > due ? now - due : 0);
     c->next++;
     c->due--;
-    return due;
 }
 
 static void drop(struct engine *e, struct connection *c, const char *why)
@@ -153,7 +161,8 @@ static void fill(struct engine *e, struct connection *c, uint64_t now)
 {
     if (c->tx != NULL || c->fd < 0 || e->stopping || c->slots == NULL || c->free_count == 0)
         return;
-    if (e->interval_ns != 0 && c->due == 0)
+    int is_open = place_of(e, c) >= 0;
+    if (is_open && c->due == 0)
         return;
     c->tx = send_pool_take(&e->sends);
     if (c->tx == NULL) {
@@ -162,18 +171,19 @@ static void fill(struct engine *e, struct connection *c, uint64_t now)
     }
     c->tx_len = c->tx_sent = 0;
     while ((size_t)c->tx_len + e->scenario->frame_max <= e->sends.bytes && e->result->frames_sent < e->frames_limit) {
-        if (e->interval_ns != 0 && c->due == 0)
+        if (is_open && c->due == 0)
             break;
         struct slot *slot = connection_take(c);
         if (slot == NULL)
             break;
-        slot->start_ns = now;
+        slot->start_ns = start_of(e, c, now);
         uint32_t len = e->scenario->write(e->scenario->self, c->index, slot, c->tx + c->tx_len);
         if (len == 0) {
             connection_untake(c, slot);
             break;
         }
-        slot->start_ns = start_of(e, c, now);
+        if (is_open)
+            count_due(e, c, slot->start_ns, now);
         c->tx_len += len;
         e->outstanding++;
         e->result->frames_sent++;
@@ -382,17 +392,23 @@ static void close_window(struct engine *e, uint64_t end_ns)
 static void release_due(struct engine *e, uint64_t now)
 {
     while (due_time(e, e->due_next) <= now) {
-        struct connection *c = &e->connections[e->due_next++ % e->config->connections];
+        uint32_t first = e->config->listeners;
+        struct connection *c = &e->connections[first + e->due_next++ % (e->config->connections - first)];
         c->due++;
         mark_dirty(e, c);
     }
+}
+
+static uint64_t left_waiting(const struct engine *e)
+{
+    return e->scenario->left_waiting ? e->scenario->left_waiting(e->scenario->self) : 0;
 }
 
 /* Ends a run that gets no answers any more; what is on its way counts as unanswered. */
 static void end_if_stalled(struct engine *e, uint64_t now)
 {
     uint64_t last = e->result->last_answer_ns > e->start_ns ? e->result->last_answer_ns : e->start_ns;
-    if (e->stopping || e->outstanding == 0 || now - last < (uint64_t)(e->config->drain_s * 1e9))
+    if (e->stopping || e->outstanding <= left_waiting(e) || now - last < (uint64_t)(e->config->drain_s * 1e9))
         return;
     snprintf(e->result->trouble, sizeof e->result->trouble, "no answer for %.0f s", e->config->drain_s);
     close_window(e, now);
@@ -478,7 +494,7 @@ static int loop(struct engine *e)
             c->dirty = 0;
             fill(e, c, now);
         }
-        if (e->stopping && (e->outstanding == 0 || now >= e->drain_end_ns))
+        if (e->stopping && (e->outstanding <= left_waiting(e) || now >= e->drain_end_ns))
             return 0;
         int rc = wait_for_events(e, until);
         if (rc < 0)
@@ -561,7 +577,8 @@ static int start(struct engine *e)
 static void finish(struct engine *e)
 {
     close_window(e, e->config->seconds > 0 || e->result->last_answer_ns == 0 ? now_ns() : e->result->last_answer_ns);
-    e->result->unanswered += e->outstanding;
+    uint64_t waiting = left_waiting(e);
+    e->result->unanswered += e->outstanding > waiting ? e->outstanding - waiting : 0;
     /* The ring goes first: it may still point into the buffers. */
     io_uring_queue_exit(&e->ring);
     for (uint32_t i = 0; e->connections != NULL && i < e->result->connected; i++)

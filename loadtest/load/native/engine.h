@@ -12,7 +12,7 @@ enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000, INTERVALS_MAX
 
 /* One request on its way. The scenario owns tag, lane, want and connection. */
 struct slot {
-    uint64_t start_ns; /* closed loop: when it was written; open loop: when it was due */
+    uint64_t start_ns; /* closed loop: the loop's time; open loop: when it was due */
     uint64_t tag;
     uint32_t lane, want, connection;
     uint32_t opaque;
@@ -25,7 +25,7 @@ struct scenario {
     uint32_t frame_max; /* bytes of the largest request; 0: the connections stay idle */
     size_t answer_max; /* bytes of the largest answer */
     uint32_t messages_per_frame; /* sent by one frame; 0 for pulls, whose answers decide */
-    /* Writes a request into `out` and returns its length; 0 when there is nothing to ask now. start_ns is the loop's time. */
+    /* Writes a request into `out` and returns its length; 0 when there is nothing to ask now. start_ns is set. */
     uint32_t (*write)(void *self, uint32_t connection, struct slot *slot, uint8_t *out);
     /* Takes an answer with code 0; returns its messages, or -EBADMSG when it is not what was asked for. */
     int (*answer)(void *self, const struct slot *slot, const struct answer *answer);
@@ -33,6 +33,8 @@ struct scenario {
     int (*refused)(void *self, const struct slot *slot, const struct answer *answer);
     /* True when everything was asked. NULL: never. */
     int (*done)(void *self);
+    /* Requests on their way that nobody waits for when everything was asked. NULL: none. */
+    uint64_t (*left_waiting)(void *self);
 };
 
 struct engine_config {
@@ -44,6 +46,7 @@ struct engine_config {
     uint64_t messages; /* 0: no limit */
     double interval_s; /* 0: the window as a whole only */
     double rate; /* messages/s of an open loop; 0: closed loop */
+    uint32_t listeners; /* of an open loop: so many connections, the first ones, ask as soon as they may */
     uint64_t burst_ns; /* of an open loop, from 1: what is due within one of these is due at its beginning */
     struct watch *watch; /* NULL: none */
     double drain_s; /* the most time to wait for late answers, and for any answer at all */

@@ -14,6 +14,7 @@
 #include "options.h"
 #include "report.h"
 
+enum { SENDER_DEPTH = 64 };
 enum { FILES_BESIDE = 32 }; /* that a run needs beside its connections */
 
 static struct transaction_scenario transactions;
@@ -21,6 +22,8 @@ static struct send_scenario *const sending = &transactions.send; /* of all runs 
 static struct send_back_scenario backs;
 static struct pull_scenario pulling;
 static struct pop_scenario popping;
+static struct arrivals arrivals;
+static struct wait_scenario waiting;
 static struct engine_result result;
 static struct check check;
 static struct watch watched;
@@ -220,7 +223,7 @@ static int run_pop(const struct options *o)
     struct control control = {.fd = -1};
     int rc = prepare_pop(o, &control);
     if (rc != 0)
-        return fail("prepare the pops (one topic of 16 queues, 32 messages a pop at most)", rc, control.remark);
+        return fail("prepare the pops (one topic of 64 queues, 32 messages a pop at most)", rc, control.remark);
     rc = pop_init(&popping, &scenario);
     if (rc < 0)
         return fail("pop", rc, "the topic holds no messages");
@@ -243,6 +246,94 @@ static int run_pop(const struct options *o)
            (unsigned long long)popping.twice, (unsigned long long)popping.came_back, (unsigned long long)skipped,
            (unsigned long long)popping.wrong_crc, (unsigned long long)popping.empty_pops, ok ? "true" : "false");
     control_close(&control);
+    pop_free(&popping);
+    return ok ? 0 : 2;
+}
+
+/* The pulls or pops that wait. Their topics are empty. */
+static int prepare_listener(const struct options *o)
+{
+    const struct lanes lanes = lanes_of(o);
+    uint64_t of_lane = waiting.messages / lanes_count(&lanes) + o->senders + 1;
+    if (o->pulls) {
+        pulling = (struct pull_scenario){
+            .lanes = lanes, .group = o->group, .max_messages = o->count, .json = o->json, .kind = PULL_FOLLOW, .idle_ns = UINT64_MAX,
+            .subscription_in_pull = 1, .groups = o->groups, .commit = o->commit, .poll_ms = o->poll_ms, .arrivals = &arrivals,
+        };
+        return pull_init(&pulling, &waiting.listener);
+    }
+    popping = (struct pop_scenario){
+        .lanes = lanes, .groups = o->groups, .group = o->group, .broker_name = o->broker_name, .max_messages = o->count,
+        .invisible_ms = o->invisible_ms, .connections = o->connections, .depth = o->depth, .json = o->json,
+        .single_acks = o->single_acks, .poll_ms = o->poll_ms, .arrivals = &arrivals,
+    };
+    if (o->queues > POP_QUEUES_MAX || (o->topics > 1 && o->groups > 1) || o->connections < o->topics || o->connections < o->groups)
+        return -EINVAL;
+    for (uint32_t i = 0; i < pop_lanes(&popping); i++)
+        popping.max[i] = of_lane;
+    waiting.acked = &popping.acked;
+    return pop_init(&popping, &waiting.listener);
+}
+
+static int prepare_wait(const struct options *o, struct scenario *out)
+{
+    const struct message_plan plan = message_plan_of(o);
+    waiting = (struct wait_scenario){
+        .send = sending, .arrivals = &arrivals, .listeners = o->connections, .messages = (uint64_t)(o->rate * (o->warmup + o->seconds)),
+        .warmup_ns = (uint64_t)(o->warmup * 1e9), .end_ns = (uint64_t)((o->warmup + o->seconds + o->drain) * 1e9),
+    };
+    int rc = send_init(sending, &plan, &waiting.sender);
+    if (rc == 0)
+        rc = arrivals_init(&arrivals, waiting.messages, o->groups);
+    if (rc == 0)
+        rc = prepare_listener(o);
+    wait_init(&waiting, out);
+    return rc;
+}
+
+static void report_wait(FILE *out)
+{
+    fprintf(out, "\"sent\":%llu,\"received\":%llu,\"unknown\":%llu,\"popped\":%llu,\"acked\":%llu,\"twice\":%llu,",
+            (unsigned long long)sending->acked, (unsigned long long)arrivals.received, (unsigned long long)arrivals.unknown,
+            (unsigned long long)popping.popped, (unsigned long long)popping.acked, (unsigned long long)popping.twice);
+    fprintf(out, "\"wrong_crc\":%llu,\"empty_pops\":%llu,\"waiting\":%llu,", (unsigned long long)(popping.wrong_crc + pulling.wrong_crc),
+            (unsigned long long)popping.empty_pops, (unsigned long long)waiting.waiting);
+    report_latency(out, "late_us", &arrivals.late);
+    fputc(',', out);
+    report_latency(out, "whole_us", &arrivals.whole);
+    fputc(',', out);
+}
+
+static int run_wait(const struct options *o)
+{
+    struct scenario scenario;
+    struct control control = {.fd = -1};
+    int rc = prepare_wait(o, &scenario);
+    if (rc < 0)
+        return fail("prepare those that wait (64 queues of a topic; several topics or groups, at most one for each connection)", rc, "");
+    rc = o->create ? control_open(&control, o->host, (int)o->port, o->json) : 0;
+    if (rc == 0 && o->create)
+        rc = create_topics(o, &control);
+    if (rc != 0)
+        return fail("create topic", rc, control.remark);
+    struct engine_config config = config_of(o);
+    config.listeners = o->connections;
+    config.connections += o->senders;
+    config.depth = 2 * o->depth + SENDER_DEPTH;
+    config.messages = 0;
+    config.seconds = waiting.messages ? 0 : o->seconds;
+    rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    int is_once = popping.twice == 0 && arrivals.unknown == 0 && arrivals.received == waiting.messages * o->groups;
+    int ok = report_clean(&result) && is_once && popping.acked == popping.popped && popping.wrong_crc + pulling.wrong_crc == 0;
+    print_head(o);
+    report_run(stdout, &result);
+    report_watch(stdout, &watched);
+    report_wait(stdout);
+    printf("\"ok\":%s}\n", ok ? "true" : "false");
+    control_close(&control);
+    arrivals_free(&arrivals);
     pop_free(&popping);
     return ok ? 0 : 2;
 }
@@ -451,7 +542,7 @@ int main(int argc, char **argv)
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
-        if (files.rlim_max < o.connections + o.idle + FILES_BESIDE) {
+        if (files.rlim_max < o.connections + o.idle + o.senders + FILES_BESIDE) {
             fprintf(stderr, "ringmq-load: %u connections need as many open files and %d more, the hard limit is %llu "
                     "(ulimit -Hn)\n", o.connections + o.idle, FILES_BESIDE, (unsigned long long)files.rlim_max);
             return 1;
@@ -469,6 +560,8 @@ int main(int argc, char **argv)
         return run_send_back(&o);
     if (strcmp(o.command, "pop") == 0)
         return run_pop(&o);
+    if (strcmp(o.command, "wait") == 0)
+        return run_wait(&o);
     if (strcmp(o.command, "consume") == 0)
         return run_consume(&o);
     if (strcmp(o.command, "idle") == 0)

@@ -20,6 +20,7 @@ const char OPTIONS_HELP[] =
     "  pull     --count messages a pull, code 11, over and over\n"
     "  consume  pulls everything as it comes, until nothing has come for --idle-ms\n"
     "  pop      --count messages a pop, code 200050; those of a pop are acknowledged together, code 200151; JSON headers\n"
+    "  wait     pops that wait, each on its connection; --rate messages/s are sent beside them, and each group is to get each one\n"
     "  idle     connections that say nothing\n"
     "  verify   reads the topic back: messages and the sum of the CRC-32 of their bodies\n"
     "  keys     looks up --check-keys keys of messages 0 .. --messages - 1 of run --run-id\n"
@@ -51,8 +52,10 @@ const char OPTIONS_HELP[] =
     "  --expression SQL92 | --tag TAG   pull: messages that match; a range has 20 times as many as an answer\n"
     "  --invisible-ms 60000 --single-acks | --leave-open\n"
     "                                   pop: acknowledges each message alone, code 200051; or none of them\n"
+    "  --poll-ms 15000 --senders 4 --pulls\n"
+    "                                   wait: time of a poll, connections that send; pulls of each queue instead of pops\n"
     "  --idle-ms 3000                   consume: the end\n"
-    "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
+    "  --groups 1 --commit              consume, wait: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
     "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
     "  --watch PID,PID                  also report the processor time of these processes\n"
@@ -89,6 +92,8 @@ static const struct known known[] = {
     {"--count", WHOLE, AT(count), 1, 1024},
     {"--check-keys", WHOLE, AT(keys), 0, 1000000},
     {"--invisible-ms", WHOLE, AT(invisible_ms), 1, 2147483647.0},
+    {"--poll-ms", WHOLE, AT(poll_ms), 1, 3600000},
+    {"--senders", WHOLE, AT(senders), 1, CONNECTIONS_MAX},
     {"--tags", WHOLE, AT(tags), 0, 8192},
     {"--delay-level", WHOLE, AT(delay_level), 0, 50},
     {"--timer-delay-ms", WHOLE, AT(timer_delay_ms), 0, 4294967295.0},
@@ -113,6 +118,7 @@ static const struct known known[] = {
     {"--commit", FLAG, AT(commit), 0, 0},
     {"--single-acks", FLAG, AT(single_acks), 0, 0},
     {"--leave-open", FLAG, AT(leave_open), 0, 0},
+    {"--pulls", FLAG, AT(pulls), 0, 0},
     {"--read-back", FLAG, AT(read_back), 0, 0},
     {"--subscription-in-pull", FLAG, AT(subscription_in_pull), 0, 0},
 };
@@ -154,7 +160,7 @@ int options_parse(struct options *o, int argc, char **argv)
 {
     *o = (struct options){
         .host = "127.0.0.1", .topic = "LoadTest", .group = "load_group", .broker_name = "broker", .port = 10911,
-        .topics = 1, .queues = 4, .groups = 1, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64, .invisible_ms = 60000,
+        .topics = 1, .queues = 4, .groups = 1, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64, .invisible_ms = 60000, .poll_ms = 15000, .senders = 4,
         .seconds = -1, .drain = 10, .settle_ms = 1000, .idle_ms = 3000, .pin = -1,
     };
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -179,9 +185,10 @@ int options_parse(struct options *o, int argc, char **argv)
                 o->queues, o->groups, LANES_MAX);
         return -1;
     }
-    if (o->connections + o->idle > CONNECTIONS_MAX) {
-        fprintf(stderr, "ringmq-load: --connections %u and --idle %u: at most %d in all\n", o->connections, o->idle,
-                CONNECTIONS_MAX);
+    uint32_t senders = strcmp(o->command, "wait") == 0 ? o->senders : 0;
+    if (o->connections + o->idle + senders > CONNECTIONS_MAX) {
+        fprintf(stderr, "ringmq-load: --connections %u, --idle %u and --senders %u: at most %d in all\n", o->connections, o->idle,
+                senders, CONNECTIONS_MAX);
         return -1;
     }
     if (o->burst_us && o->rate == 0) {
@@ -201,7 +208,7 @@ int options_parse(struct options *o, int argc, char **argv)
         o->seconds = 0;
     if (o->seconds < 0)
         o->seconds = o->messages ? 0 : 5;
-    if (strcmp(o->command, "pop") == 0)
+    if (strcmp(o->command, "pop") == 0 || strcmp(o->command, "wait") == 0)
         o->json = 1; /* a binary header has 16 bits for a code */
     if (strcmp(o->command, "batch") != 0 && strcmp(o->command, "frame") != 0)
         o->batch = 1;

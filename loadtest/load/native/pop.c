@@ -29,17 +29,36 @@ static uint32_t encode(const struct pop_scenario *p, const struct slot *slot, in
     return (uint32_t)wire_encode(out, &request, p->json);
 }
 
+/* A connection pops one topic for one group. */
+static uint32_t place_of(const struct pop_scenario *p, uint32_t connection)
+{
+    uint32_t groups = p->groups ? p->groups : 1;
+    return connection % (groups > p->lanes.topics ? groups : p->lanes.topics);
+}
+
+static const char *topic_of(const struct pop_scenario *p, uint32_t connection, char *out)
+{
+    return lane_topic(&p->lanes, place_of(p, connection) % p->lanes.topics * p->lanes.queues, out);
+}
+
+static const char *group_of(const struct pop_scenario *p, uint32_t connection, char *out)
+{
+    snprintf(out, TOPIC_ROOM, p->groups > 1 ? "%s-%u" : "%s", p->group, place_of(p, connection));
+    return out;
+}
+
 static uint32_t write_pop(const struct pop_scenario *p, struct slot *slot, uint8_t *out)
 {
-    char count[12], invisible[12], born[24], topic[TOPIC_ROOM];
+    char count[12], invisible[12], poll[12], born[24], topic[TOPIC_ROOM], group[TOPIC_ROOM];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(count, sizeof count, "%u", p->max_messages);
     snprintf(invisible, sizeof invisible, "%u", p->invisible_ms);
+    snprintf(poll, sizeof poll, "%u", p->poll_ms);
     snprintf(born, sizeof born, "%lld", (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
     struct ext ext[] = {
-        {"consumerGroup", p->group}, {"topic", lane_topic(&p->lanes, 0, topic)}, {"queueId", "-1"}, {"maxMsgNums", count},
-        {"invisibleTime", invisible}, {"pollTime", "0"}, {"bornTime", born}, {"initMode", "0"}, {"expType", "TAG"}, {"exp", "*"},
+        {"consumerGroup", group_of(p, slot->connection, group)}, {"topic", topic_of(p, slot->connection, topic)}, {"queueId", "-1"},
+        {"maxMsgNums", count}, {"invisibleTime", invisible}, {"pollTime", poll}, {"bornTime", born}, {"initMode", "0"}, {"expType", "TAG"}, {"exp", "*"},
     };
     slot->want = 0;
     return encode(p, slot, CODE_POP, ext, sizeof ext / sizeof *ext, out);
@@ -49,7 +68,7 @@ static uint32_t write_pop(const struct pop_scenario *p, struct slot *slot, uint8
 static uint32_t write_single_ack(struct pop_scenario *p, struct popped *popped, struct slot *slot, uint8_t *out)
 {
     struct popped_queue *q = &popped->queues[popped->count - 1];
-    char topic[TOPIC_ROOM], queue[12], offset[24], receipt[256];
+    char topic[TOPIC_ROOM], group[TOPIC_ROOM], queue[12], offset[24], receipt[256];
     uint64_t at = q->start + (uint64_t)__builtin_ctzll(q->bits);
     snprintf(queue, sizeof queue, "%u", q->queue);
     snprintf(offset, sizeof offset, "%" PRIu64, at);
@@ -59,7 +78,8 @@ static uint32_t write_single_ack(struct pop_scenario *p, struct popped *popped, 
     if (q->bits == 0)
         popped->count--;
     struct ext ext[] = {
-        {"consumerGroup", p->group}, {"topic", lane_topic(&p->lanes, 0, topic)}, {"queueId", queue}, {"extraInfo", receipt}, {"offset", offset},
+        {"consumerGroup", group_of(p, slot->connection, group)}, {"topic", topic_of(p, slot->connection, topic)}, {"queueId", queue},
+        {"extraInfo", receipt}, {"offset", offset},
     };
     slot->want = 1;
     return encode(p, slot, CODE_ACK, ext, sizeof ext / sizeof *ext, out);
@@ -83,16 +103,17 @@ static void base64_of(uint64_t bits, char out[BASE64_ROOM])
 /* All messages of one pop in one request. */
 static uint32_t write_batch_ack(struct pop_scenario *p, struct popped *popped, struct slot *slot, uint8_t *out)
 {
-    char body[FRAME_ROOM - 256], base64[BASE64_ROOM], topic[TOPIC_ROOM];
+    char body[FRAME_ROOM - 256], base64[BASE64_ROOM], topic[TOPIC_ROOM], group[TOPIC_ROOM];
     size_t at = (size_t)snprintf(body, sizeof body, "{\"acks\":[");
     slot->want = 0;
-    lane_topic(&p->lanes, 0, topic);
+    topic_of(p, slot->connection, topic);
+    group_of(p, slot->connection, group);
     for (uint32_t i = 0; i < popped->count; i++) {
         const struct popped_queue *q = &popped->queues[i];
         base64_of(q->bits, base64);
         at += (size_t)snprintf(body + at, sizeof body - at,
                                "%s{\"b\":\"%s\",\"c\":\"%s\",\"it\":%u,\"pt\":%" PRId64 ",\"q\":%u,\"r\":\"0\",\"rq\":%u,\"so\":%" PRIu64 ",\"t\":\"%s\"}",
-                               i ? "," : "", base64, p->group, p->invisible_ms, popped->pop_time_ms, q->queue,
+                               i ? "," : "", base64, group, p->invisible_ms, popped->pop_time_ms, q->queue,
                                popped->revive_queue, q->start, topic);
         slot->want += (uint32_t)__builtin_popcountll(q->bits);
     }
@@ -116,9 +137,10 @@ static uint32_t pop_write(void *self, uint32_t connection, struct slot *slot, ui
     }
     if (p->begun_ns == 0)
         p->begun_ns = now_ns();
-    if (p->popped >= p->expected || (p->stop_ns && now_ns() - p->begun_ns >= p->stop_ns))
+    if (p->poll_ms ? p->polls[connection] >= p->depth : p->popped >= p->expected || (p->stop_ns && now_ns() - p->begun_ns >= p->stop_ns))
         return 0;
     p->pops_under_way++;
+    p->polls[connection]++;
     return write_pop(p, slot, out);
 }
 
@@ -157,31 +179,35 @@ static int take_starts(struct popped *popped, const char *text, const char *end)
 }
 
 /* Takes one record of a queue. It must be the next of the offsets that the answer names. */
-static int take_record(struct pop_scenario *p, struct popped_queue *q, uint64_t offset, const struct answer *answer, size_t *at)
+static int take_record(struct pop_scenario *p, uint32_t connection, struct popped_queue *q, uint64_t offset,
+                       const struct answer *answer, size_t *at)
 {
     struct record record;
+    uint32_t lane = place_of(p, connection) * p->lanes.queues + q->queue;
     if (offset < q->start || offset - q->start >= BITS || wire_record(answer->body + *at, answer->body_len - *at, &record) < 0)
         return -EBADMSG;
     *at += record.size;
-    if (record.queue_id != q->queue || record.queue_offset != offset || q->queue >= lanes_count(&p->lanes) || offset >= p->max[q->queue])
+    if (record.queue_id != q->queue || record.queue_offset != offset || q->queue >= p->lanes.queues || offset >= p->max[lane])
         return -EBADMSG;
     uint32_t crc = crc32_of(record.body, record.body_len);
     if ((crc & 0x7fffffffu) != record.body_crc)
         p->wrong_crc++;
-    uint64_t *seen = &p->seen[q->queue][offset / BITS], bit = 1ull << offset % BITS;
+    uint64_t *seen = &p->seen[lane][offset / BITS], bit = 1ull << offset % BITS;
     if (*seen & bit)
         p->twice++;
     *seen |= bit;
     q->bits |= 1ull << (offset - q->start);
     p->crc_sum += crc;
     p->popped++;
-    if (offset >= p->ends[q->queue])
-        p->ends[q->queue] = offset + 1;
+    if (offset >= p->ends[lane])
+        p->ends[lane] = offset + 1;
+    if (p->arrivals != NULL)
+        arrivals_take(p->arrivals, &record);
     return 0;
 }
 
 /* `0 2 5,6;0 3 9`: the offsets of the messages in the body, in their order. */
-static int take_messages(struct pop_scenario *p, struct popped *popped, const struct answer *answer, const char *text, const char *end)
+static int take_messages(struct pop_scenario *p, uint32_t connection, struct popped *popped, const struct answer *answer, const char *text, const char *end)
 {
     uint64_t flag, queue, offset;
     size_t at = 0;
@@ -191,7 +217,7 @@ static int take_messages(struct pop_scenario *p, struct popped *popped, const st
             queue != popped->queues[i].queue)
             return -EBADMSG;
         for (by = ','; by == ',';)
-            if (take_number(&text, end, ",;", &offset, &by) < 0 || take_record(p, &popped->queues[i], offset, answer, &at) < 0)
+            if (take_number(&text, end, ",;", &offset, &by) < 0 || take_record(p, connection, &popped->queues[i], offset, answer, &at) < 0)
                 return -EBADMSG;
     }
     return by == 0 && at == answer->body_len ? 0 : -EBADMSG;
@@ -210,7 +236,7 @@ static int take_pop(struct pop_scenario *p, uint32_t connection, const struct an
     popped->revive_queue = (uint32_t)revive_queue;
     int rc = take_starts(popped, starts, starts + starts_length);
     if (rc == 0)
-        rc = take_messages(p, popped, answer, messages, messages + messages_length);
+        rc = take_messages(p, connection, popped, answer, messages, messages + messages_length);
     if (rc == -ESTALE)
         p->came_back++;
     if (rc == 0 && !p->leave_open)
@@ -223,6 +249,7 @@ static int pop_answer(void *self, const struct slot *slot, const struct answer *
     struct pop_scenario *p = self;
     if (slot->want == 0) {
         p->pops_under_way--;
+        p->polls[slot->connection]--;
         return take_pop(p, slot->connection, answer);
     }
     p->acks_under_way--;
@@ -233,10 +260,12 @@ static int pop_answer(void *self, const struct slot *slot, const struct answer *
 static int pop_refused(void *self, const struct slot *slot, const struct answer *answer)
 {
     struct pop_scenario *p = self;
-    if (slot->want == 0)
+    if (slot->want == 0) {
         p->pops_under_way--;
-    else
+        p->polls[slot->connection]--;
+    } else {
         p->acks_under_way--;
+    }
     int is_empty = slot->want == 0 && answer->code == ANSWER_POLLING_TIMEOUT;
     p->empty_pops += (uint64_t)is_empty;
     return is_empty;
@@ -254,10 +283,15 @@ static int pop_done(void *self)
     return 1;
 }
 
+uint32_t pop_lanes(const struct pop_scenario *p)
+{
+    return lanes_count(&p->lanes) * (p->groups ? p->groups : 1);
+}
+
 uint64_t pop_skipped(const struct pop_scenario *p)
 {
     uint64_t passed = 0;
-    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++)
+    for (uint32_t q = 0; q < pop_lanes(p); q++)
         passed += p->ends[q];
     return passed + p->twice - p->popped;
 }
@@ -265,7 +299,7 @@ uint64_t pop_skipped(const struct pop_scenario *p)
 int pop_init(struct pop_scenario *p, struct scenario *out)
 {
     uint64_t words = 0, at = 0;
-    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++) {
+    for (uint32_t q = 0; q < pop_lanes(p); q++) {
         p->expected += p->max[q];
         words += p->max[q] / BITS + 1;
     }
@@ -273,7 +307,7 @@ int pop_init(struct pop_scenario *p, struct scenario *out)
     p->bits = calloc(words, sizeof *p->bits);
     if (p->rings == NULL || p->bits == NULL)
         return -ENOMEM;
-    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++) {
+    for (uint32_t q = 0; q < pop_lanes(p); q++) {
         p->seen[q] = p->bits + at;
         at += p->max[q] / BITS + 1;
     }

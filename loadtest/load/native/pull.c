@@ -69,7 +69,7 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
     (void)connection;
     if (!(p->kind == PULL_FULL_SPEED ? choose_any(p, slot) : choose_unread(p, slot)))
         return 0;
-    char topic[TOPIC_ROOM], group[TOPIC_ROOM], queue[12], offset[24], count[12], flag[12];
+    char topic[TOPIC_ROOM], group[TOPIC_ROOM], queue[12], offset[24], count[12], flag[12], poll[12];
     uint32_t lane = lane_of(p, slot->lane);
     snprintf(queue, sizeof queue, "%u", lane_queue(&p->lanes, lane));
     snprintf(offset, sizeof offset, "%llu", (unsigned long long)slot->tag);
@@ -77,9 +77,10 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
     int flags = p->subscription_in_pull ? SYS_SUBSCRIPTION : SYS_SUSPEND;
     flags |= (p->kind == PULL_FOLLOW ? SYS_SUSPEND : 0) | (p->commit ? SYS_COMMIT : 0);
     snprintf(flag, sizeof flag, "%d", flags);
+    snprintf(poll, sizeof poll, "%u", p->poll_ms ? p->poll_ms : 1000);
     struct ext ext[] = {
         {"consumerGroup", group_of(p, slot->lane, group)}, {"topic", lane_topic(&p->lanes, lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
-        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", p->commit ? offset : "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
+        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", p->commit ? offset : "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? poll : "15000"},
         {"subVersion", "1"}, {"expressionType", p->expression ? "SQL92" : "TAG"}, {"maxMsgBytes", "262144"},
         {"subscription", p->expression ? p->expression : p->tag ? p->tag : p->subscription_in_pull ? "*" : ""},
     };
@@ -105,6 +106,8 @@ static int read_back(struct pull_scenario *p, const struct slot *slot, const str
         p->crc_sum += crc;
         if (p->keep != NULL)
             send_back_keep(p->keep, record.physical_offset, crc);
+        if (p->arrivals != NULL)
+            arrivals_take(p->arrivals, &record);
         count++;
     }
     p->read += (uint64_t)count;

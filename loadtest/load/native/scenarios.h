@@ -1,7 +1,9 @@
-/* Requests to a broker: sends and batches, pulls at full speed, that read everything back, or that follow. */
+/* Requests to a broker: sends and batches, pulls at full speed, that read everything back, or that follow, pops, and sends beside
+ * pulls or pops that wait. */
 #ifndef RINGMQ_LOAD_SCENARIOS_H
 #define RINGMQ_LOAD_SCENARIOS_H
 
+#include "arrivals.h"
 #include "engine.h"
 #include "message.h"
 
@@ -85,6 +87,8 @@ struct pull_scenario {
     struct send_back_scenario *keep; /* of PULL_READ_ALL: gets the messages; NULL = none */
     const char *expression, *tag; /* SQL92 or a tag, of PULL_FULL_SPEED; NULL = everything */
     int commit; /* pulls commit what was read before */
+    uint32_t poll_ms; /* of PULL_FOLLOW: so long a pull may wait; 0 counts as 1,000 */
+    struct arrivals *arrivals; /* of PULL_FOLLOW: gets the messages; NULL = none */
     uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX]; /* by group, then lane */
     int in_flight[LANES_MAX];
     uint32_t turn, finished;
@@ -99,7 +103,7 @@ uint32_t pull_lanes(const struct pull_scenario *p);
 /* min and max must be set (to follow: min). -ENODATA when no queue holds a message. */
 int pull_init(struct pull_scenario *p, struct scenario *out);
 
-enum { POP_QUEUES_MAX = 16 }; /* of one topic */
+enum { POP_QUEUES_MAX = 64 }; /* of one topic */
 
 /* Messages of one queue in one answer: bit i stands for the offset start + i. Bits of acknowledged ones are cleared. */
 struct popped_queue {
@@ -117,24 +121,44 @@ struct popped {
 /* Pops of all queues of a topic from the first message on. Each message is acknowledged on the connection that got it.
  * A message counts when its acknowledgement is answered. The run must end within the invisible time. */
 struct pop_scenario {
-    struct lanes lanes; /* one topic, at most POP_QUEUES_MAX queues */
+    struct lanes lanes; /* at most POP_QUEUES_MAX queues of a topic */
+    uint32_t groups;    /* 0 counts as 1. Each pops everything: several groups of one topic, or one group of several topics */
     const char *group, *broker_name;
     uint32_t max_messages, invisible_ms, connections, depth;
     int json, single_acks; /* single: a request for each message, else one for each pop */
     int leave_open;        /* without acknowledgements */
+    uint32_t poll_ms;      /* 0: pops do not wait. Else a connection has `depth` pops that do, for ever */
+    uint32_t polls[CONNECTIONS_MAX];
+    struct arrivals *arrivals; /* gets the messages; NULL = none */
     uint64_t stop_ns; /* after so much time the last pop is asked; 0: when the topic is empty */
-    uint64_t max[LANES_MAX]; /* behind the last message of a queue */
+    uint64_t max[LANES_MAX]; /* behind the last message of a queue; by group, then lane */
     struct popped *rings;
     uint64_t head[CONNECTIONS_MAX], tail[CONNECTIONS_MAX];
-    uint64_t *bits, *seen[POP_QUEUES_MAX], ends[POP_QUEUES_MAX]; /* by queue: seen offsets, and behind the highest of them */
+    uint64_t *bits, *seen[LANES_MAX], ends[LANES_MAX]; /* as max: seen offsets, and behind the highest of them */
     uint64_t begun_ns, expected, pops_under_way, acks_under_way;
     uint64_t popped, acked, crc_sum, twice, came_back, wrong_crc, empty_pops;
 };
 
+/* The queues of all topics, for each group. */
+uint32_t pop_lanes(const struct pop_scenario *p);
 /* `max` must be set. 0, -ENODATA when no queue holds a message, -ENOMEM. */
 int pop_init(struct pop_scenario *p, struct scenario *out);
 /* Messages before popped ones of their queue that no pop has shown. */
 uint64_t pop_skipped(const struct pop_scenario *p);
 void pop_free(struct pop_scenario *p);
+
+/* Pulls or pops that wait, and sends at the rate of the run beside them. Each message is to be received once by each group. */
+struct wait_scenario {
+    struct send_scenario *send;
+    struct scenario sender, listener;
+    struct arrivals *arrivals;
+    uint32_t listeners;  /* connections of the listener, the first ones */
+    uint64_t messages;   /* to be sent; 0: the listener only waits */
+    uint64_t warmup_ns, end_ns, begun_ns; /* what is sent within the warm-up does not count; the end: since the begin, at the latest */
+    const uint64_t *acked;                /* messages that the listener has acknowledged; NULL: it acknowledges none */
+    uint64_t waiting, answered;           /* requests of the listener that wait; sends that are answered */
+};
+
+void wait_init(struct wait_scenario *w, struct scenario *out);
 
 #endif
