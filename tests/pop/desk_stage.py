@@ -319,6 +319,11 @@ class Stage:
             if not self.desk.turn(self.now_ms):
                 return
 
+    def has_verdict(self, role: int = READER) -> bool:
+        """True if an answer waits for its read worker."""
+        ring = self.kit.header.asks.answerer[self.answerer].answers[role]
+        return bool(ring.head != ring.tail)
+
     def verdict(self, role: int = READER) -> Answer | None:
         """The next answer, as a read worker sends it."""
         found = lib.rmq_verdict_take(self.kit.plane, self.answerer, role)

@@ -11,6 +11,7 @@ from desk_stage import POP, READER, ROLE, Answer, Stage, receipts
 from test_desk_waiting import reason_of, while_it_sleeps
 
 from ringmq.native import ffi, lib
+from ringmq.pop.native_desk import SHARE_OF_ENTRIES
 from ringmq.pop.role_words import Counter
 from tests.waiting import wait_until
 
@@ -57,6 +58,12 @@ def answered(stage: Stage, held: Answer, role: int = READER) -> Answer:
     assert answer.verdict.flags & lib.RMQ_VERDICT_HELD
     assert (answer.verdict.pending, answer.verdict.serial) == (held.hold.slot, held.verdict.serial)
     return answer
+
+
+def next_answer(stage: Stage, held: Answer) -> Answer:
+    """The answer to a poll, once it comes."""
+    wait_until(lambda: stage.turn() or stage.has_verdict(), "the poll is answered")
+    return answered(stage, held)
 
 
 def offsets(answer: Answer) -> str:
@@ -121,18 +128,8 @@ def test_the_time_of_a_poll(stage: Stage, fields: dict[str, Any]) -> None:
 
 def test_a_poll_ends_at_its_time(stage: Stage) -> None:
     held = poll(stage, pollTime=150)
-    seen: list[Answer] = []
-
-    def is_over() -> bool:
-        stage.turn()
-        seen.extend(filter(None, [stage.verdict()]))
-        return bool(seen)
-
-    wait_until(is_over, "its time is over")
-    (answer,) = seen
-    assert held.hold is not None
-    assert answer.verdict.type == lib.RMQ_VERDICT_SEND and answer.verdict.flags & lib.RMQ_VERDICT_HELD
-    assert (answer.verdict.pending, answer.verdict.serial) == (held.hold.slot, held.verdict.serial)
+    answer = next_answer(stage, held)
+    assert held.hold is not None and answer.verdict.type == lib.RMQ_VERDICT_SEND
     assert (answer.code, answer.command.remark) == (210, "NO_MESSAGE_IN_QUEUE")
     assert answer.fields["invisibleTime"] == "60000" and answer.fields["popTime"] != "0"
     assert time.monotonic_ns() >= held.hold.until_ns - 51_000_000, "at most 50 ms early, as in RocketMQ"
@@ -373,16 +370,47 @@ def test_polls_wait_at_a_bound(stage: Stage) -> None:
     assert stage.verdict() is None
     assert stage.desk.native.polls.sleep_ms() <= 10, "it is tried again soon"
     assert stage.ack(receipts(first)[0]).code == 0
-    seen: list[Answer] = []
-
-    def is_given() -> bool:
-        stage.turn()
-        seen.extend(filter(None, [stage.verdict()]))
-        return bool(seen)
-
-    wait_until(is_given, "the bound has moved")
-    assert offsets(seen[0]) == "0 0 2" and held.hold is not None and seen[0].verdict.pending == held.hold.slot
+    assert offsets(next_answer(stage, held)) == "0 0 2"
     assert stage.desk.native.counted(Counter.BOUND) == 0
+
+
+def test_polls_wait_at_a_bound_for_a_message_that_was_returned(tmp_path: Path) -> None:
+    """Nothing is behind it in the queue."""
+    stage = Stage(tmp_path / "store", entries_max=1024)
+    stage.topic("T")
+    stage.group("G")
+    stage.send("T", 1024 // SHARE_OF_ENTRIES)
+    answers = []
+    while (answer := stage.pop(maxMsgNums=1)).code == 0:
+        answers.append(answer)
+    stage.unsent(answers[0].verdict)
+    stage.turn()
+    held = poll(stage)
+    stage.turn()
+    assert stage.verdict() is None
+    assert stage.desk.native.polls.sleep_ms() <= 10, "it is tried again soon"
+    assert stage.ack(receipts(answers[1])[0]).code == 0
+    assert offsets(next_answer(stage, held)) == "0 0 0"
+
+
+@pytest.mark.parametrize("topic", ["T", "%RETRY%G_T"])
+def test_a_queue_that_cannot_be_read_for_good_is_not_tried_again_and_again(stage: Stage, topic: str) -> None:
+    stage.topic("%RETRY%G_T")
+    assert stage.pop().code == 210, "its window is there"
+    stage.send(topic, 1)
+    unit = stage.kit.root / "consumequeue" / topic / "0" / f"{0:020}"
+    with unit.open("r+b") as file:
+        file.write(bytes(20))
+    held = poll(stage)
+    assert stage.desk.native.polls.sleep_ms() > 10
+    for _ in range(2):
+        stage.now_ms += 2000
+        stage.turn()
+    (line,) = [line for line in stage.lines if "cannot be read" in line]
+    assert topic in line and "queue 0" in line
+    stage.send("T", 1, 1)
+    stage.turn()
+    assert offsets(answered(stage, held)) == "0 1 0", "other queues go on"
 
 
 def test_a_full_ring_of_answers_stops_no_other_read_worker(stage: Stage) -> None:
@@ -398,15 +426,7 @@ def test_a_full_ring_of_answers_stops_no_other_read_worker(stage: Stage) -> None
     stage.turn()
     ring = stage.kit.header.asks.answerer[stage.answerer].answers[READER]
     ring.tail = ring.head  # the read worker goes on
-    seen: list[Answer] = []
-
-    def is_given() -> bool:
-        stage.turn()
-        seen.extend(filter(None, [stage.verdict()]))
-        return bool(seen)
-
-    wait_until(is_given, "there is room again")
-    assert offsets(seen[0]) == "0 0 1" and full.hold is not None and seen[0].verdict.pending == full.hold.slot
+    assert offsets(next_answer(stage, full)) == "0 0 1"
 
 
 def test_a_window_that_begins_anew_wakes_the_polls_of_its_group(stage: Stage) -> None:

@@ -286,17 +286,17 @@ static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int32_t co
     return (uint32_t)rmq_pop_answer_put(to, &answer);
 }
 
-static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a, uint32_t revive_queue,
-                            int64_t rest)
+static uint32_t serve_empty(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a,
+                            const struct rmq_pop_picks *p, uint32_t revive_queue)
 {
     uint8_t frame[512];
     struct rmq_pop_key key = key_of(a);
-    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, rest > 0);
+    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, p->has_later != 0);
     if (waiting == RMQ_POP_IS_HELD)
         return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
     int32_t code = waiting == RMQ_POP_IS_FULL ? POLLING_FULL : POLLING_TIMEOUT;
     struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND, .pending = row->ask.pending};
-    rmq_pop_put(d, row, &verdict, frame, put_empty(row, frame, code, d->now_ms, revive_queue, rest));
+    rmq_pop_put(d, row, &verdict, frame, put_empty(row, frame, code, d->now_ms, revive_queue, p->rest));
     rmq_pop_count(d, code == POLLING_FULL ? RMQ_POP_COUNT_FULL : RMQ_POP_COUNT_EMPTY, 1);
     return RMQ_POP_SERVED;
 }
@@ -408,8 +408,9 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
     give_all(d, p, &give, serial);
     d->share += p->message_count; /* more than it is, until the next turn looks again */
     if (!put_records(d, row, p, &give, &body)) {
-        rmq_pop_given_unsent(d->given, d->windows, serial); /* the next pop takes less */
-        return serve_empty(d, row, a, revive_queue, p->rest + p->message_count);
+        rmq_pop_given_unsent(d->given, d->windows, serial);
+        p->rest += p->message_count;
+        return serve_empty(d, row, a, p, revive_queue);
     }
     put_answer(d, row, p, &give, &body, serial);
     rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
@@ -441,7 +442,7 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         uint32_t revive_queue = d->revive_turn++ % d->revive_queues;
         take_copies(d, &picks);
         why = picks.message_count ? serve_found(d, row, &asked, &picks, revive_queue)
-                                  : serve_empty(d, row, &asked, revive_queue, picks.rest);
+                                  : serve_empty(d, row, &asked, &picks, revive_queue);
     }
     rmq_pop_picks_release(&picks);
     return why;

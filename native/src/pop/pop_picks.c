@@ -10,9 +10,10 @@
 
 static int64_t left_of(int64_t max_offset, int64_t next_offset) { return max_offset > next_offset ? max_offset - next_offset : 0; }
 
-static void trouble(struct rmq_pop_desk *d, uint32_t slot, int64_t offset, int error)
+static void trouble(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t slot, int64_t offset, int error)
 {
     rmq_pop_count(d, RMQ_POP_COUNT_UNREADABLE, 1);
+    p->is_stuck |= error == -EBADMSG || error == -EINVAL;
     if (error == -EBUSY)
         return; /* a condition waits for the disk */
     d->trouble_slot = slot;
@@ -21,12 +22,16 @@ static void trouble(struct rmq_pop_desk *d, uint32_t slot, int64_t offset, int e
 }
 
 /* Holds the record of a retry, which is read. 0: it is on disk or cannot be mapped now. */
-static int hold(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, const struct rmq_queue_unit *unit, struct rmq_pop_message *m)
+static int hold(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t slot, const struct rmq_queue_unit *unit,
+                struct rmq_pop_message *m)
 {
     struct rmq_loaded loaded = {0};
     uint64_t position = (uint64_t)unit->commit_log_offset;
-    if (rmq_queue_reader_record(d->queues, position, (uint32_t)unit->size, &m->held) < 0)
+    int rc = rmq_queue_reader_record(d->queues, position, (uint32_t)unit->size, &m->held);
+    if (rc < 0) {
+        trouble(d, p, slot, unit->queue_offset, rc);
         return 0;
+    }
     m->is_held = 1;
     if (rmq_is_in_memory(d->queues->settings, p->log_end, position) || rmq_record_is_loaded(&loaded, m->held.map, m->held.at, m->size))
         return 1;
@@ -36,7 +41,7 @@ static int hold(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, const str
 }
 
 /* Adds the message of a unit. 0: it does not fit, or cannot be read now. */
-static int add(struct rmq_pop_desk *d, struct rmq_pop_picks *p, const struct rmq_queue_unit *unit, int is_retry)
+static int add(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t slot, const struct rmq_queue_unit *unit, int is_retry)
 {
     struct rmq_pop_message *m = &p->messages[p->message_count];
     uint32_t size = (uint32_t)unit->size, more = is_retry ? RETRY_BYTES_MORE : 0;
@@ -45,7 +50,7 @@ static int add(struct rmq_pop_desk *d, struct rmq_pop_picks *p, const struct rmq
     if (written > p->room || rmq_records_exceed(d->queues->settings, p->log_end, lowest, p->message_count + 1, p->bytes + size + more))
         return 0;
     *m = (struct rmq_pop_message){.queue_offset = unit->queue_offset, .position = position, .size = size};
-    if (is_retry && !hold(d, p, unit, m))
+    if (is_retry && !hold(d, p, slot, unit, m))
         return 0;
     p->room -= written;
     p->lowest = lowest;
@@ -84,10 +89,10 @@ static int64_t pick_next(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
     }
     if (count < 0) {
         if (count != -ENOENT)
-            trouble(d, slot, offset, count);
+            trouble(d, p, slot, offset, count);
         return offset;
     }
-    while (n < count && add(d, p, &units[n], pick->flag != RMQ_POP_FLAG_NORMAL))
+    while (n < count && add(d, p, slot, &units[n], pick->flag != RMQ_POP_FLAG_NORMAL))
         n++;
     if (n < count) {
         behind = units[n].queue_offset;
@@ -129,10 +134,10 @@ static int pick_returned(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
             continue;
         }
         if (rc < 0) {
-            trouble(d, slot, offsets[at], rc);
+            trouble(d, p, slot, offsets[at], rc);
             break;
         }
-        if (!add(d, p, &unit, pick->flag != RMQ_POP_FLAG_NORMAL)) {
+        if (!add(d, p, slot, &unit, pick->flag != RMQ_POP_FLAG_NORMAL)) {
             p->is_full = p->message_count > 0;
             break;
         }
@@ -166,18 +171,22 @@ static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint
     }
     int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset), returned;
     int64_t behind = rmq_pop_window_at(d->windows, place)->next_offset;
+    uint32_t has_returned; /* some more of them may be there */
+    p->is_stuck = 0;
     if (is_held_back(d, p, place)) {
-        p->has_left |= rmq_pop_returned(d->windows, place, &returned, 1);
+        has_returned = rmq_pop_returned(d->windows, place, &returned, 1);
     } else {
         struct rmq_pop_pick *pick = &p->picks[p->pick_count];
         *pick = (struct rmq_pop_pick){.place = place, .flag = source->flag, .queue_id = queue_id, .first = p->message_count};
-        if (pick_returned(d, p, pick, slot))
-            p->has_left = 1; /* some more of them may be there */
-        else
+        has_returned = (uint32_t)pick_returned(d, p, pick, slot);
+        if (!has_returned)
             behind = pick_next(d, p, pick, slot, behind);
         p->pick_count += pick->count > 0;
     }
-    p->rest += left_of(max_offset, behind);
+    int64_t left = left_of(max_offset, behind);
+    p->rest += left;
+    p->has_left |= has_returned;
+    p->has_later |= !p->is_stuck && (left || has_returned);
     return RMQ_POP_SERVED;
 }
 

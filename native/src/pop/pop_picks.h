@@ -30,6 +30,8 @@ struct rmq_pop_picks {
     uint32_t is_full;            /* no further message fits */
     uint32_t is_woken;           /* it has waited: messages that its filter does not want stay for the others */
     uint32_t has_left;           /* another poll may get messages that are not in `rest` */
+    uint32_t has_later;          /* messages are there that may be given a moment later */
+    uint32_t is_stuck;           /* the queue that was looked at last: no later look reads it */
     uint32_t room;               /* left for the bytes of retries that are written anew */
     uint64_t bytes;              /* of the answer */
     int64_t rest;
