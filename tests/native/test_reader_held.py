@@ -355,11 +355,35 @@ def test_an_answerer_that_dies_again_with_polls_in_its_hand(kit: Holder) -> None
         assert {client.read_frame(), client.read_frame()} == set(found)
 
 
+def test_a_poll_with_which_answerers_die_ends(kit: Holder) -> None:
+    """Nobody can tell whether it is the cause. A poll that they have not come to goes on."""
+    with connected(kit) as client, connected(kit) as other:
+        client.send(request(CODE, {}, opaque=1))
+        kit.hold(kit.next())
+        other.send(request(CODE, {}, opaque=2))
+        kit.hold(kit.next())
+        for _ in range(3):
+            assert client.is_quiet()
+            kit.die()
+            kit.begin()
+            while (found := first_ask(kit.next()))[0].payload != request(CODE, {}, opaque=1):
+                kit.hold(*found)
+        kit.die()
+        kit.begin()
+        answer = client.answer()
+        assert (answer.code, answer.opaque) == (1, 1) and "has ended several times" in answer.remark
+        ask, _ = first_ask(kit.next())
+        kit.say(ask, SEND, frame(2, "a message"), 0)
+        assert other.answer().opaque == 2
+        holds(kit, 0)
+
+
 def test_half_an_answer_of_an_answerer_that_dies_is_given_back(kit: Holder) -> None:
     """The chunks are of no use to the next one, which answers as a whole."""
     with connected(kit) as client:
-        client.send(request(CODE, {}))
-        kit.hold(kit.next())
+        client.send(*(request(CODE, {}, opaque=number) for number in range(4)))
+        for _ in range(4):
+            kit.hold(kit.next())
         before = resident_bytes()
         for _ in range(8):
             kit.die()
@@ -370,9 +394,10 @@ def test_half_an_answer_of_an_answerer_that_dies_is_given_back(kit: Holder) -> N
                 kit.say(ask, SEND, CHUNK, 0, last=False)
         kit.die()
         kit.begin()
-        ask, _ = first_ask(kit.next())
-        kit.say(ask, SEND, frame(7, "whole"), 0)
-        assert client.answer().remark == "whole"
+        for _ in range(4):
+            ask, _ = first_ask(kit.next())
+            kit.say(ask, SEND, frame(7, "whole"), 0)
+            assert client.answer().remark == "whole"
         assert resident_bytes() - before < 4 * 30 * len(CHUNK), "that of one is kept at a time, and freed"
 
 

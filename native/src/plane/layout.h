@@ -102,7 +102,8 @@
  *     the reader    takes verdicts before it looks at deadlines, and answers what is over for RMQ_HELD_GRACE_MS itself. At a
  *                   new generation of the answerer (start_generation, or that of a verdict) it moves all polls out of its slots
  *                   [reader-polls-emptied], before it takes a verdict of the new one. It asks for them again, at most 1,024 a
- *                   turn [reader-poll-asked-again]. Such an ask, if it is lost with the next answerer, is made once more.
+ *                   turn [reader-poll-asked-again]. Such an ask is made once more if it is lost with the next answerer.
+ *                   The third answerer that dies with it is the last one: then the reader answers the poll itself.
  *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a
  *   step leaves what stands beside it.

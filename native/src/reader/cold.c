@@ -102,6 +102,14 @@ void rmq_cold_refuse(struct rmq_cold *cold, struct rmq_connection *c, const stru
     rmq_answer_busy(cold->answers, c, h, remark);
 }
 
+void rmq_cold_error(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
+                    const char *text)
+{
+    char remark[160];
+    snprintf(remark, sizeof remark, text, name_of(cold, answerer));
+    rmq_answer_error(cold->answers, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+}
+
 /* --- asks ----------------------------------------------------------------------------------------------------- */
 
 void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p)

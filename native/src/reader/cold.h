@@ -24,6 +24,7 @@
 #include "reader/records.h"
 
 #define RMQ_REDO_MAX 3
+#define RMQ_HELD_DEATHS_MAX 3
 /* Bounds of the frames that an answerer has and has not answered: a flood may fill neither its inbox nor its time. An answerer
  * answers in the order of arrival, so a frame waits for all frames ahead of it. A connection may have RMQ_COLD_TOTAL frames at an
  * answerer, less the frames of all connections there, but always one. So each of many floods has a few frames, and the frame of
@@ -76,6 +77,9 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
 /* SYSTEM_BUSY. `text` holds one %s, for the answerer's name. */
 void rmq_cold_refuse(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
                      const char *text);
+/* SYSTEM_ERROR, likewise. */
+void rmq_cold_error(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
+                    const char *text);
 /* Wakes the answerers that this turn has asked. */
 void rmq_cold_wake_asked(struct rmq_cold *cold);
 /* The same, unless there is none. */
@@ -152,7 +156,9 @@ void rmq_held_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32
 void rmq_held_watch(struct rmq_cold *cold, uint32_t answerer, uint32_t generation); /* the answerer has it, perhaps a new one */
 void rmq_held_ask_again(struct rmq_cold *cold); /* some of those that a new answerer has to be told of */
 int rmq_held_waits(const struct rmq_cold *cold); /* there are more */
-void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p); /* an ask of these, with its answerer */
+/* An ask of these gets no verdict. Its poll waits for the next answerer, until its deadline. If RMQ_HELD_DEATHS_MAX answerers have
+ * died with it (`is_taken`), it may be the cause: its client gets an error. */
+void rmq_held_given_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken);
 void rmq_held_expire(struct rmq_cold *cold); /* behind the verdicts of the round */
 void rmq_held_end(struct rmq_cold *cold, struct rmq_held_poll *poll);
 void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c); /* those of a closed connection */

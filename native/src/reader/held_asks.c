@@ -4,6 +4,7 @@
 #include "reader/cold.h"
 
 #define AGAIN_OF_TURN 1024u
+#define DEADLY "the broker's %s process has ended several times while it served this request"
 #define AGAIN_PART 8 /* of the pending entries, for the answerers that have held polls: asks of clients keep theirs */
 
 static void tell(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
@@ -139,6 +140,16 @@ static uint32_t again_most(const struct rmq_cold *cold, uint32_t answerer)
     return part < cold->asked_max[answerer] ? part : cold->asked_max[answerer];
 }
 
+/* The poll waits for its answerer, or for the next one. */
+static void lost(struct rmq_cold *cold, struct rmq_pending *p)
+{
+    struct rmq_ask *ask = rmq_ask_of(p);
+    rmq_held_again(cold->held, rmq_held_at(cold->held, ask->held));
+    cold->asked[ask->answerer]--;
+    free(ask->answer); /* chunks of a dead answerer */
+    rmq_pending_release(cold->pendings, p);
+}
+
 /* 0: no room there or here. */
 static int ask_again(struct rmq_cold *cold, struct rmq_held_poll *poll)
 {
@@ -164,20 +175,27 @@ static int ask_again(struct rmq_cold *cold, struct rmq_held_poll *poll)
     record.pending = poll->pending;
     uint32_t bytes = (uint32_t)sizeof(struct rmq_asked_again) + poll->ask_bytes;
     if (rmq_inbox_put(context->plane, poll->answerer, &record, poll->bytes, bytes, &ask->position) < 0) {
-        rmq_held_lost(cold, p);
+        lost(cold, p);
         return 0;
     }
     p->received_ns = (int64_t)record.received_mono_ns;
     return 1;
 }
 
-void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p)
+void rmq_held_given_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken)
 {
-    struct rmq_ask *ask = rmq_ask_of(p);
-    rmq_held_again(cold->held, rmq_held_at(cold->held, ask->held));
-    cold->asked[ask->answerer]--;
-    free(ask->answer); /* chunks of a dead answerer */
-    rmq_pending_release(cold->pendings, p);
+    const struct rmq_ask *ask = rmq_ask_of(p);
+    struct rmq_held_poll *poll = rmq_held_at(cold->held, ask->held);
+    poll->deaths += is_taken != 0;
+    if (poll->deaths < RMQ_HELD_DEATHS_MAX) {
+        lost(cold, p);
+        return;
+    }
+    struct rmq_connection *c = rmq_connection_get(cold->connections, poll->connection, poll->connection_generation);
+    const struct rmq_frame_header h = {.code = poll->code, .opaque = poll->opaque, .serialise = poll->serialise};
+    if (c)
+        rmq_cold_error(cold, c, &h, ask->answerer, DEADLY);
+    rmq_ask_release(cold, p); /* and the poll */
 }
 
 void rmq_held_ask_again(struct rmq_cold *cold)

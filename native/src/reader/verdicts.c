@@ -185,15 +185,16 @@ int rmq_verdicts_wait(const struct rmq_cold *cold)
     return rmq_load(&cold->context->header->roles[RMQ_ROLE_CONTROL].generation) != cold->begun[RMQ_CONTROL_ANSWERER];
 }
 
-static void give_up(struct rmq_cold *cold, struct rmq_pending *p, const char *text)
+/* `is_taken`: the answerer died with it. Else it did not start in time. */
+static void give_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken)
 {
     struct rmq_connection *c = rmq_pending_connection(cold->pendings, p);
     if (rmq_ask_of(p)->held) {
-        rmq_held_lost(cold, p); /* it waits for the next answerer, until its deadline */
+        rmq_held_given_up(cold, p, is_taken);
         return;
     }
     if (c)
-        answer_pending(cold, c, p, text);
+        answer_pending(cold, c, p, is_taken ? GONE : NOT_SERVING);
     rmq_ask_release(cold, p);
 }
 
@@ -209,7 +210,7 @@ static void watch_control(struct rmq_cold *cold)
     for (uint32_t i = 0; i < cold->pendings->used; i++) {
         struct rmq_pending *p = &cold->pendings->table[i];
         if (p->kind == RMQ_PENDING_COLD && rmq_ask_of(p)->answerer == RMQ_CONTROL_ANSWERER)
-            give_up(cold, p, GONE);
+            give_up(cold, p, 1);
     }
     for (uint32_t i = 0; i < cold->connections->used; i++) {
         struct rmq_connection *c = rmq_connection_at(cold->connections, i);
@@ -237,7 +238,7 @@ static void watch_other(struct rmq_cold *cold, uint32_t answerer, int is_due)
         const struct rmq_ask *ask = rmq_ask_of(p);
         if (p->kind == RMQ_PENDING_COLD && ask->answerer == answerer &&
             rmq_ask_is_lost(cold->context->plane, answerer, ask->position, p->received_ns, now_ns))
-            give_up(cold, p, ask->position < rmq_load(&a->start_position) ? GONE : NOT_SERVING);
+            give_up(cold, p, ask->position < rmq_load(&a->start_position));
     }
 }
 
