@@ -305,7 +305,8 @@ WORKERS = WorkerTable(
             is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(codes=(200050, 200051, 200052, 200053, 200055, 200151)),
             port=PortRow(
-                "ringmq.pop.arena:arena_bytes", lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS, weight=1, parked_max=4096
+                "ringmq.pop.arena:arena_bytes",
+                lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS, weight=1, parked_max=4096,
             ),
             needed_at_once="ringmq.pop.open_work:has_open_work",
         ),

@@ -92,6 +92,7 @@ class Offsets:
                 row.window = 0
                 continue
             row.window, row.group_id, row.queue_slot = window.window_id, window.group_id, window.queue_slot
+            row.told_open = row.told_next = 0
             self._native.count = max(self._native.count, place + 1)
 
     def _take_changed(self) -> None:

@@ -68,7 +68,7 @@ class Collector:
         for add in self._guests:
             add(page, now_ms)
         self._groups.add_to(page, now_ms)
-        engine.add_requests(page, plane)
+        engine.add_requests(page, plane, self._tables)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
         engine.add_log(page, plane, max(self._disks, key=used_ratio), earliest_ms, now_ms)
         engine.add_tables(page, plane)

@@ -98,7 +98,7 @@ CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSU
 TABLES = ("topic", "queue", "group", "subscription", "offset")
 
 
-def add_requests(page: Page, plane: Plane) -> None:
+def add_requests(page: Page, plane: Plane, tables: Tables) -> None:
     """Add the stages of requests and the counters of readers."""
     readers = plane.readers
     rows = [plane.header.ports.port[reader.port] for reader in readers]
@@ -117,7 +117,7 @@ def add_requests(page: Page, plane: Plane) -> None:
     for name in ("ringmq_junk_unlogged_total", "ringmq_junk_untold_total"):
         page.add(name, sum(int(row.junk_dropped) for row in rows))
     counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}
-    page.add("ringmq_pulls_uncounted_total", sum(int(row.pull_stats.overflow) for row in rows))
+    page.add("ringmq_pulls_uncounted_total", tables.pull_stats_left_out)
     for name, number in READ_COUNTERS.items():
         page.add(name, [({"worker": worker}, int(words[number])) for worker, words in counters.items()])
     page.add(

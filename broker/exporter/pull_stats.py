@@ -25,29 +25,34 @@ class PullStatsIndex(Struct, frozen=True):
     known: Ints = field(default_factory=_none)
     """Entries whose group and queue are in the tables."""
     pairs: Ints = field(default_factory=_none)
-    """group id << 32 | topic id, ascending."""
-    pair_of: Ints = field(default_factory=_none)
-    """For each known entry, its index in `pairs`."""
+    """For each known entry, group id << 32 | topic id."""
     alone: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
     """Entries whose group pulls from one reader, and the entries of the offset table that they belong to."""
     together: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
     """The same for groups that pull from several readers. The latest of their entries holds the next offset."""
 
-    def total(self, values: NDArray[Any]) -> Ints:
-        """For each pair, the sum of a column of the entries."""
-        return np.bincount(self.pair_of, values[self.known], len(self.pairs)).astype(np.int64)
-
-    def next_offsets(self, stats: NDArray[Any], count: int) -> Ints:
-        """For each of `count` entries of the offset table, the next offset that its group pulls. -1 = it has not
-        stats."""
+    def latest(self, stats: NDArray[Any], count: int) -> Ints:
+        """For each of `count` entries of the offset table, the entry of the latest pull. -1 = it has no stats."""
         result = np.full(count, -1, np.int64)
-        following = stats["next_offset"]
         entries, about = self.alone
-        result[about] = following[entries]
+        result[about] = entries
         entries, about = self.together
         by_time = np.argsort(stats["time_mono_ms"][entries], kind="stable")
-        result[about[by_time]] = following[entries[by_time]]  # of one place the last is kept
+        result[about[by_time]] = entries[by_time]  # of one place the last is kept
         return result
+
+    def next_offsets(self, stats: NDArray[Any], count: int) -> Ints:
+        """For each of `count` entries of the offset table, the next offset that its group gets. -1 = it has no
+        stats."""
+        return column_at(stats["next_offset"], self.latest(stats, count), -1)
+
+
+def column_at(column: NDArray[Any], entries: Ints, missing: int) -> Ints:
+    """The values of these entries, `missing` for an entry of -1."""
+    result = np.full(len(entries), missing, np.int64)
+    known = entries >= 0
+    result[known] = column[entries[known]]
+    return result
 
 
 def index_of(
@@ -61,7 +66,7 @@ def index_of(
     group_ids, slots = keys >> 32, keys & 0xFFFFFFFF
     known = np.flatnonzero((slots < len(queues)) & (group_ids < len(groups)))
     topic_ids = queues["topic_id"].astype(np.int64)[slots[known]]
-    pairs, pair_of = np.unique(group_ids[known] << 32 | topic_ids, return_inverse=True)
+    pairs = group_ids[known] << 32 | topic_ids
     wanted = offsets["group_id"].astype(np.int64) << 32 | offsets["queue_slot"].astype(np.int64)
     order = np.argsort(wanted)
     at = np.searchsorted(wanted, keys, sorter=order)
@@ -70,4 +75,4 @@ def index_of(
     about = order[at[entries]]
     shared = np.bincount(about, minlength=len(wanted))[about] > 1
     alone, together = (entries[~shared], about[~shared]), (entries[shared], about[shared])
-    return PullStatsIndex(keys.astype(np.uint64), counts, known, pairs, pair_of, alone, together)
+    return PullStatsIndex(keys.astype(np.uint64), counts, known, pairs, alone, together)

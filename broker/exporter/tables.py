@@ -83,8 +83,11 @@ class Tables:
             "group_id",
             "topic_id",
         )
-        fields = ("key", "messages", "bytes", "next_offset", "time_mono_ms")
-        self._rows = [header.ports.port[reader.port] for reader in plane.readers]
+        fields = ("key", "messages", "bytes", "next_offset", "time_mono_ms", "open")
+        readers = [reader.port for reader in plane.readers]
+        others = [number for number in range(header.ports.count) if number not in readers]
+        self._readers = len(readers)
+        self._rows = [row for number in readers + others if (row := header.ports.port[number]).pull_stats_at]
         self._pull_stats = [
             table("struct rmq_pull_stats", row.pull_stats_at, lib.RMQ_PULL_STATS_CAPACITY, *fields)
             for row in self._rows
@@ -115,10 +118,25 @@ class Tables:
         """(group, topic) pairs that were ever subscribed."""
         return self._subscriptions[: int(self._plane.header.tables.subscription_count)]
 
-    def pull_stats(self) -> NDArray[Any]:
-        """The entries of all readers, as a copy if there are several. A (group, queue) pair may occur twice."""
+    def pull_stats(self) -> tuple[NDArray[Any], int]:
+        """(entries, number of those of pulls). The entries of readers are in front, then those of workers that give
+        single messages. They are a copy if there are several ports. A (group, queue) pair may occur twice."""
         parts = [table[: int(row.pull_stats.count)] for table, row in zip(self._pull_stats, self._rows, strict=True)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return entries, sum(len(part) for part in parts[: self._readers])
+
+    @property
+    def pull_stats_left_out(self) -> int:
+        """Pulls and pops whose pair of a group and a queue has found no place."""
+        return sum(int(row.pull_stats.overflow) for row in self._rows)
+
+    def topic_id(self, name: str) -> int | None:
+        """The id of a topic, None if there is none of that name."""
+        return self._plane.topic_find(name)
+
+    def group_id(self, name: str) -> int | None:
+        """The id of a group, None if there is none of that name."""
+        return self._plane.group_find(name)
 
 
 def live_topics(topics: NDArray[Any]) -> Bools:

@@ -13,6 +13,7 @@ import pytest
 from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
 from ringmq.broker.exporter.groups import GroupFamilies, StoreTimes
 from ringmq.broker.exporter.pull_stats import PullStatsIndex, index_of
+from ringmq.broker.exporter.retry_topics import RetryTopics
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
@@ -29,6 +30,21 @@ SCRAPE_SECONDS_MAX = 0.2
 
 def pulled(made: object, group: int, slot: int, messages: int, size: int, following: int, at_ms: int = 1) -> None:
     lib.rmq_pull_stats_add(made.plane.struct, 0, group, slot, messages, size, following, at_ms)  # type: ignore[attr-defined]
+
+
+def popped(
+    made: Any, group: int, slot: int, *, given: int, following: int, still_open: int, at_ms: int = 1
+) -> None:  # fmt: skip
+    port = made.plane.port_of(lib.RMQ_ROLE_POP)
+    if given:
+        lib.rmq_pull_stats_add(made.plane.struct, port, group, slot, given, 100 * given, following, at_ms)
+    lib.rmq_pull_stats_set_open(made.plane.struct, port, group, slot, still_open, following)
+
+
+def shown(text: str, family: str) -> dict[tuple[str, str], float]:
+    """(topic, is_retry) -> the value of a family by consumer group."""
+    name = f"rocketmq_consumer_{family}"
+    return {(one.labels["topic"], one.labels["is_retry"]): one.value for one in samples(text) if one.name == name}
 
 
 def test_lag_is_what_is_not_consumed_in_flight_what_is_pulled(tmp_path: Path) -> None:
@@ -75,6 +91,100 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
         assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
 
 
+def test_open_messages_of_a_group_that_takes_single_ones_are_in_flight(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        first, second = made.topic("orders", [100, 50])
+        (again,) = made.topic("%RETRY%my_payers+orders", [9])
+        (again_v1,) = made.topic("%RETRY%my_payers_orders", [4])
+        made.topic("%RETRY%my_payers", [7])
+        (untouched,) = made.topic("letters", [5])
+        group = made.group("my_payers")
+        for slot, offset in ((first, 10), (second, 50), (again, 6), (again_v1, 4), (untouched, 0)):
+            made.plane.offset_put(group, slot, offset)
+        popped(made, group, first, given=60, following=80, still_open=20)  # 50 of those behind offset 10 are done
+        popped(made, group, second, given=0, following=50, still_open=0)
+        popped(made, group, again, given=3, following=8, still_open=2)
+        popped(made, group, again_v1, given=1, following=4, still_open=0)
+        text = made.text()
+        assert shown(text, "lag_messages") == {("orders", "false"): 40, ("orders", "true"): 3, ("letters", "false"): 5}
+        assert shown(text, "ready_messages") == {
+            ("orders", "false"): 20,
+            ("orders", "true"): 1,
+            ("letters", "false"): 5,
+        }
+        assert shown(text, "inflight_messages") == {
+            ("orders", "false"): 20, ("orders", "true"): 2, ("letters", "false"): 0
+        }  # fmt: skip
+        out = {(one.labels["topic"], one.labels.get("is_retry")): one.value for one in samples(text)
+               if one.name == "rocketmq_messages_out_total"}  # fmt: skip
+        assert out == {("orders", "false"): 60, ("orders", "true"): 4}
+
+
+def test_pulls_and_single_messages_of_one_group_have_series_of_their_own(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [100])
+        group = made.group("payers")
+        made.plane.offset_put(group, slot, 10)
+        pulled(made, group, slot, 20, 2000, 30)
+        popped(made, group, slot, given=5, following=60, still_open=5, at_ms=2)
+        out = [(one.labels.get("is_retry"), one.value) for one in samples(made.text())
+               if one.name == "rocketmq_messages_out_total"]  # fmt: skip
+        assert sorted(out, key=str) == [("false", 5), (None, 20)]
+        assert value(made.text(), "rocketmq_consumer_ready_messages", topic="orders", is_retry="false") == 40
+
+
+def test_ages_of_messages_that_come_again_are_those_of_their_topics(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [10])
+        slots = [made.topic(name, [10])[0] for name in ("%RETRY%payers+orders", "%RETRY%payers_orders")]
+        group = made.group("payers")
+        for number in (slot, *slots):
+            made.plane.offset_put(group, number, 1)
+            popped(made, group, number, given=1, following=2, still_open=1)
+        stored = {
+            "orders": {1: 500, 2: 800},
+            "%RETRY%payers+orders": {1: 700, 2: 900},
+            "%RETRY%payers_orders": {1: 300},
+        }
+        families = GroupFamilies(Tables(made.plane), lambda topic, queue, offset: stored[topic].get(offset, 0))
+        page = Page({}, 100)
+        families.add_to(page, 1000)
+        text = b"".join(page.text().pieces()).decode()
+        assert shown(text, "lag_latency_milliseconds") == {("orders", "false"): 500, ("orders", "true"): 700}
+        assert shown(text, "queueing_latency_milliseconds") == {("orders", "false"): 200, ("orders", "true"): 100}
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "origin"),
+    [
+        ("%RETRY%a_b+t", ["a", "a_b"], ("a_b", "t")),
+        ("%RETRY%a_b_t", ["a_b"], ("a_b", "t")),
+        ("%RETRY%a_b_t", ["a_b", "a_b_t"], None),
+        ("%RETRY%a_t", [], None),
+        ("%RETRY%a+gone", ["a"], None),
+    ],
+)
+def test_the_origin_of_a_retry_topic_is_what_its_name_says(
+    tmp_path: Path, name: str, groups: list[str], origin: tuple[str, str] | None
+) -> None:
+    with kit(tmp_path) as made:
+        retries = RetryTopics(Tables(made.plane))
+        made.topic(name, [1])
+        topic_id = made.plane.topic_find(name)
+        assert topic_id is not None
+        assert retries.origins()[topic_id] == -1
+        made.topic("t", [1])
+        ids = {group: made.group(group) for group in groups}
+        expected = -1
+        if origin is not None:
+            expected = ids[origin[0]] << 32 | (made.plane.topic_find(origin[1]) or 0)
+        assert retries.origins()[topic_id] == expected
+        keys = np.array([number << 32 | topic_id for number in ids.values()], np.int64)
+        assert retries.of_pairs(keys).tolist() == [
+            expected if origin is not None and group == origin[0] else -1 for group in ids
+        ]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -89,7 +199,7 @@ def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path:
             reader, messages, following = chance.randrange(3), chance.randrange(3), chance.randrange(1000)
             lib.rmq_pull_stats_add(made.plane.struct, reader, group, slot, messages, 1, following, time_ms)
         tables = Tables(made.plane)
-        pulled_entries = tables.pull_stats()
+        pulled_entries, _ = tables.pull_stats()
         index = index_of(PullStatsIndex(), pulled_entries, tables.offsets, tables.groups, tables.queues)
         known = index.next_offsets(pulled_entries, len(pairs)).tolist()
         assert known == [made.plane.pull_stats_next(group, slot) for group, slot in pairs]

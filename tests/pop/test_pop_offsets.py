@@ -22,7 +22,9 @@ class Stage:
     """Windows of one group, a table of offsets, and a ring of commits that the test drains."""
 
     def __init__(self, root: Path) -> None:
-        self.kit = Kit(root, ports=(PortPlan(ROLE, 4096, lib.RMQ_PORT_COMMITS, request_slots=64),))
+        self.kit = Kit(
+            root, ports=(PortPlan(ROLE, 4096, lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS, request_slots=64),)
+        )
         plane = self.kit.plane
         topic = self.kit.topic(b"T", QUEUES)
         assert lib.rmq_group_add(plane, b"G", 1, lib.RMQ_GROUP_LIVE) == GROUP
@@ -132,6 +134,28 @@ def test_the_lowest_open_message_is_reported_once(stage: Stage) -> None:
     stage.drain()
     assert stage.table(0) == 5 and stage.native.reported == QUEUES
     assert stage.look() == [] and stage.native.reported == QUEUES
+
+
+def test_open_messages_and_next_offsets_are_told(stage: Stage) -> None:
+    def told() -> list[tuple[int, int]]:
+        port = stage.kit.header.ports.port[int(lib.rmq_port_find(stage.kit.plane, ROLE))]
+        entries = ffi.cast("struct rmq_pull_stats *", stage.kit.plane.base + port.pull_stats_at)
+        keys = {int(entries[number].key): entries[number] for number in range(port.pull_stats.count)}
+        found = [keys[GROUP << 32 | slot] for slot in stage.slots]
+        return [(int(entry.open), int(entry.next_offset)) for entry in found]
+
+    stage.look()
+    assert told() == [(0, 0)] * QUEUES
+    give = ffi.new("struct rmq_pop_give *", {"pop_time_ms": 5, "mono_ms": 1000, "next_offset": 3, "invisible_ms": 9000})
+    assert lib.rmq_pop_window_give(stage.windows, stage.places[1], give, ffi.new("int64_t[]", [0, 1, 2]), 3) == 0
+    stage.done_up_to(2, 7)
+    lib.rmq_pop_offsets_begin(stage.native)
+    assert lib.rmq_pop_offsets_look(stage.native, 64) == 0
+    assert told() == [(0, 0), (3, 3), (0, 7)]
+    lib.rmq_pop_ack(stage.windows, stage.places[1], 0, 5, 1, 1, ffi.new("uint32_t *"))
+    lib.rmq_pop_offsets_begin(stage.native)
+    assert lib.rmq_pop_offsets_look(stage.native, 64) == 0
+    assert told() == [(0, 0), (2, 3), (0, 7)]
 
 
 def test_a_larger_offset_of_others_moves_the_window_on(stage: Stage) -> None:

@@ -26,6 +26,8 @@ static struct rmq_pull_stats *entry_of(struct rmq_plane *plane, struct rmq_port 
 {
     struct rmq_pull_stats *entries = entries_of(plane, port);
     struct rmq_pull_stats_table *table = &port->pull_stats;
+    if (!port->pull_stats_at)
+        return NULL;
     uint32_t *cell = cell_of(plane, port, key);
     if (*cell)
         return &entries[*cell - 1];
@@ -51,6 +53,16 @@ void rmq_pull_stats_add(struct rmq_plane *plane, uint32_t port, uint32_t group_i
     rmq_store_relaxed(&entry->bytes, entry->bytes + bytes);
     rmq_store_relaxed(&entry->next_offset, next_offset);
     rmq_store_relaxed(&entry->time_mono_ms, now_ms);
+}
+
+void rmq_pull_stats_set_open(struct rmq_plane *plane, uint32_t port, uint32_t group_id, uint32_t queue_slot, uint64_t open,
+                             uint64_t next_offset)
+{
+    struct rmq_pull_stats *entry = entry_of(plane, rmq_port_at(plane, port), (uint64_t)group_id << 32 | queue_slot, open > 0);
+    if (!entry)
+        return;
+    rmq_store_relaxed(&entry->next_offset, next_offset);
+    rmq_store_relaxed(&entry->open, open);
 }
 
 int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)

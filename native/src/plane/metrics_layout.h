@@ -17,6 +17,8 @@
 #define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
 #define RMQ_SERVICES_LATENCY_ANSWERED 0 /* requests that services answer at once */
 #define RMQ_TIMER_LATENCY_DELIVERED 0 /* timer messages in the log again, since their time */
+#define RMQ_POP_LATENCY_ACKED 1      /* messages that consumers have acknowledged, since their pop. Its buckets and its sum count a
+                                      * ms where others count a us: up to 2^24 ms = 4.6 h */
 /* Words of the role block of `transactions`: halves that are open; then totals, of ends, of halves that went to
  * TRANS_CHECK_MAX_TIME_TOPIC, of checks that went to a producer, of checks without a producer, of halves that retention took,
  * of ends that took no Python. */
@@ -76,16 +78,17 @@ struct rmq_slow_request {
 };
 #define RMQ_SLOW_SLOTS 64
 
-/* The messages that pulls of one group have got from one queue, counted by one reader (pulled.h). 48 bytes. */
+/* The messages that one group has got from one queue, counted by one reader, or by the worker that gives single messages
+ * (pull_stats.h). 48 bytes. */
 struct rmq_pull_stats {
     uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
     uint64_t messages;
     uint64_t bytes;
     uint64_t next_offset;        /* of the latest pull */
     int64_t time_mono_ms;        /* of it */
-    uint64_t reserved;
+    uint64_t open;               /* of single messages: those that are not done, as of the last second */
 };
-#define RMQ_PULL_STATS_CAPACITY 65536 /* per reader, sparse */
+#define RMQ_PULL_STATS_CAPACITY 65536 /* per port, sparse */
 #define RMQ_PULL_STATS_CELLS 131072
 struct rmq_pull_stats_table {
     uint64_t count;              /* entries in use, from the first on */

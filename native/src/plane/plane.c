@@ -59,8 +59,9 @@ static void port_init(struct cursor *cursor, struct rmq_port *port, const struct
     }
     if (plan->flags & RMQ_PORT_COMMITS)
         ring_init(cursor, &port->commit, c->commit_slots, sizeof(struct rmq_offset_commit));
-    if (plan->flags & RMQ_PORT_CONNECTIONS) {
+    if (plan->flags & RMQ_PORT_CONNECTIONS)
         ring_init(cursor, &port->slow, RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
+    if (plan->flags & (RMQ_PORT_CONNECTIONS | RMQ_PORT_PULL_STATS)) {
         port->pull_stats_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CAPACITY * sizeof(struct rmq_pull_stats));
         port->pull_stats_cells_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CELLS * sizeof(uint32_t));
     }

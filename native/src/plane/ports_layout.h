@@ -127,7 +127,7 @@ struct rmq_port {
     uint32_t parked_max;         /*  12 of its requests that may wait for the disk or for replicas at a time */
     uint64_t arena_bytes;        /*  16 */
     uint64_t parked_flags_at;    /*  24 u8 [queue_capacity]: 1 = the owner wants the queue's arrivals (owner); 0 = takes none */
-    uint64_t pull_stats_at;      /*  32 struct rmq_pull_stats [RMQ_PULL_STATS_CAPACITY] */
+    uint64_t pull_stats_at;      /*  32 struct rmq_pull_stats [RMQ_PULL_STATS_CAPACITY]; 0: none */
     uint64_t pull_stats_cells_at; /*  40 u32 entry + 1, 0 = free [RMQ_PULL_STATS_CELLS] */
     uint8_t pad0[16];
     uint32_t generation;         /*  64 owner: of its role, when it claimed the port. Older requests are dropped */
@@ -149,6 +149,7 @@ struct rmq_port {
                                   * checks its queues first: earlier arrivals are not notified. No flags: nothing starts it */
 #define RMQ_PORT_CONNECTIONS 4   /* a read worker's, which has ARRIVALS and COMMITS, too */
 #define RMQ_PORT_COMMITS 8       /* its owner reports consumer offsets to control (rmq_port_commit) */
+#define RMQ_PORT_PULL_STATS 16   /* its owner counts what groups take (metrics/pull_stats.h), as each read worker does */
 
 /* A row as the supervisor fills it. */
 struct rmq_port_plan {

@@ -3,6 +3,7 @@
 
 #include "base/number_text.h"
 #include "codec/answer.h"
+#include "metrics/pull_stats.h"
 #include "plane/settings_word.h"
 #include "pop/pop_hold.h"
 #include "pop/pop_picks.h"
@@ -397,6 +398,20 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, co
     rmq_pop_put(d, row, &verdict, d->payload, (uint32_t)(at - d->payload) + head->fallback_bytes);
 }
 
+static void count_given(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t group_id)
+{
+    for (uint32_t i = 0; i < p->pick_count; i++) {
+        const struct rmq_pop_pick *pick = &p->picks[i];
+        uint32_t slot = rmq_pop_index_queue(d->index, pick->place), bytes = 0;
+        uint64_t next_offset = (uint64_t)rmq_pop_window_at(d->windows, pick->place)->next_offset;
+        for (uint32_t j = 0; j < pick->count; j++)
+            bytes += p->messages[pick->first + j].size;
+        rmq_pull_stats_add(d->plane, d->port, group_id, slot, pick->count, bytes, next_offset, d->now_ns / 1000000);
+    }
+    rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
+    rmq_pop_count(d, RMQ_POP_COUNT_MESSAGES, p->message_count);
+}
+
 static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a, struct rmq_pop_picks *p,
                             uint32_t revive_queue)
 {
@@ -413,8 +428,7 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
         return serve_empty(d, row, a, p, revive_queue);
     }
     put_answer(d, row, p, &give, &body, serial);
-    rmq_pop_count(d, RMQ_POP_COUNT_POPS, 1);
-    rmq_pop_count(d, RMQ_POP_COUNT_MESSAGES, p->message_count);
+    count_given(d, p, a->group_id);
     if (p->rest > 0 || p->has_left)
         rmq_pop_polls_wake_key(d->polls, &key);
     return RMQ_POP_SERVED;

@@ -10,9 +10,9 @@ struct cell {
     uint32_t group, slot, place, id; /* id 0: free */
 };
 
-/* Of each place: the neighbours in the list of its group. */
+/* Of each place: the neighbours in the list of its group, and what the window is of. */
 struct member {
-    uint32_t before, behind, group;
+    uint32_t before, behind, group, slot;
 };
 
 struct rmq_pop_index {
@@ -79,11 +79,11 @@ static void leave_group(struct rmq_pop_index *index, uint32_t place)
     m->group = RMQ_NONE;
 }
 
-static void join_group(struct rmq_pop_index *index, uint32_t group, uint32_t place)
+static void join_group(struct rmq_pop_index *index, uint32_t group, uint32_t slot, uint32_t place)
 {
     leave_group(index, place);
     uint32_t behind = index->first[group];
-    index->members[place] = (struct member){.before = RMQ_NONE, .behind = behind, .group = group};
+    index->members[place] = (struct member){.before = RMQ_NONE, .behind = behind, .group = group, .slot = slot};
     if (behind != RMQ_NONE)
         index->members[behind].before = place;
     index->first[group] = place;
@@ -98,7 +98,7 @@ int rmq_pop_index_put(struct rmq_pop_index *index, uint32_t group_id, uint32_t q
         leave_group(index, cell->place);
     index->count += !cell->id;
     *cell = (struct cell){group_id, queue_slot, place, window_id};
-    join_group(index, group_id, place);
+    join_group(index, group_id, queue_slot, place);
     return 0;
 }
 
@@ -130,6 +130,11 @@ uint32_t rmq_pop_index_find(const struct rmq_pop_index *index, uint32_t group_id
 uint32_t rmq_pop_index_group(const struct rmq_pop_index *index, uint32_t place)
 {
     return place < index->windows_max ? index->members[place].group : RMQ_NONE;
+}
+
+uint32_t rmq_pop_index_queue(const struct rmq_pop_index *index, uint32_t place)
+{
+    return rmq_pop_index_group(index, place) == RMQ_NONE ? RMQ_NONE : index->members[place].slot;
 }
 
 uint32_t rmq_pop_index_first(const struct rmq_pop_index *index, uint32_t group_id)

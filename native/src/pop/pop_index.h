@@ -17,8 +17,9 @@ int rmq_pop_index_put(struct rmq_pop_index *index, uint32_t group_id, uint32_t q
 void rmq_pop_index_forget(struct rmq_pop_index *index, uint32_t group_id, uint32_t queue_slot);
 /* The place of its window, or RMQ_NONE. The caller checks that the window there still has this id. */
 uint32_t rmq_pop_index_find(const struct rmq_pop_index *index, uint32_t group_id, uint32_t queue_slot, uint32_t *window_id);
-/* The group of the window at a place, RMQ_NONE: none is there. */
+/* The group and the queue slot of the window at a place, RMQ_NONE: none is there. */
 uint32_t rmq_pop_index_group(const struct rmq_pop_index *index, uint32_t place);
+uint32_t rmq_pop_index_queue(const struct rmq_pop_index *index, uint32_t place);
 /* The places of a group's windows: the first, and the next behind one; RMQ_NONE: there is none. */
 uint32_t rmq_pop_index_first(const struct rmq_pop_index *index, uint32_t group_id);
 uint32_t rmq_pop_index_next(const struct rmq_pop_index *index, uint32_t place);

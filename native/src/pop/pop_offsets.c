@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "metrics/pull_stats.h"
 #include "plane/ring.h"
 
 int rmq_pop_offsets_are_stored(const struct rmq_pop_offsets *o)
@@ -34,6 +35,17 @@ static int compare(struct rmq_pop_offsets *o, uint32_t place, const struct rmq_p
     return 0;
 }
 
+static void tell_open(struct rmq_pop_offsets *o, uint32_t place, const struct rmq_pop_window *window)
+{
+    struct rmq_pop_offset *row = &o->at[place];
+    uint32_t open = rmq_pop_open_messages(o->windows, place);
+    if (row->told_open == open + 1 && row->told_next == window->next_offset)
+        return;
+    rmq_pull_stats_set_open(o->plane, o->port, row->group_id, row->queue_slot, open, (uint64_t)window->next_offset);
+    row->told_open = open + 1;
+    row->told_next = window->next_offset;
+}
+
 /* 0, or -ENOSPC. */
 static int look_at(struct rmq_pop_offsets *o, uint32_t place)
 {
@@ -41,6 +53,7 @@ static int look_at(struct rmq_pop_offsets *o, uint32_t place)
     const struct rmq_pop_window *window = rmq_pop_window_at(o->windows, place);
     if (!row->window || !window || window->id != row->window)
         return 0;
+    tell_open(o, place, window);
     int64_t table = rmq_offset_get(o->plane, row->group_id, row->queue_slot);
     if (o->may_compare && !compare(o, place, window, table))
         return 0;

@@ -18,7 +18,8 @@
 struct rmq_pop_offset {
     uint32_t window;                 /* id; 0: no window is at this place */
     uint32_t group_id, queue_slot;
-    uint32_t reserved;
+    uint32_t told_open;              /* the counts of the port have these: open messages plus 1, */
+    int64_t told_next;               /* and next_offset; 0, 0: they have none */
 };
 
 struct rmq_pop_offsets {
@@ -38,7 +39,7 @@ struct rmq_pop_offsets {
 
 /* Begins a pass over all windows. */
 void rmq_pop_offsets_begin(struct rmq_pop_offsets *o);
-/* Looks at `room` places at most. 1: the pass goes on at the next call. 0: it has ended. -ENOSPC: the ring of commits is full, or
+/* Looks at `room` places at most. Tells metrics what is open in each window (metrics/pull_stats.h). 1: the pass goes on at the next call. 0: it has ended. -ENOSPC: the ring of commits is full, or
  * there are too many changed ones; the pass goes on later. */
 int rmq_pop_offsets_look(struct rmq_pop_offsets *o, uint32_t room);
 /* 1: control has stored all that was reported. */
