@@ -49,6 +49,7 @@ class NativeDesk:
         d.plane, d.queues, d.windows, d.index = plane.struct, reader.native, windows, names.index
         d.filters, d.given, d.answerer, d.role = filters.native, self._given, inbox.answerer, role
         d.latency = ffi.addressof(plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED])
+        d.acked = ffi.addressof(plane.header.latency[role][lib.RMQ_POP_LATENCY_ACKED])
         d.counters = ffi.cast("uint64_t *", ffi.addressof(plane.role(role), "counters"))
         broker = broker_name.encode()
         if len(broker) > BROKER_BYTES_MAX:

@@ -262,6 +262,37 @@ def test_times_of_requests_are_counted(stage: Stage) -> None:
     assert sum(latency.counts) == before + 1
 
 
+def test_messages_that_pops_give_count_for_group_and_queue(stage: Stage) -> None:
+    bodies = [stage.pop(maxMsgNums=count).command.body for count in (4, 2)]
+    port = stage.kit.header.ports.port[stage.plane.port_of(lib.RMQ_ROLE_POP)]
+    (counted,) = ffi.cast("struct rmq_pull_stats *", stage.plane.struct.base + port.pull_stats_at)[
+        0 : port.pull_stats.count
+    ]
+    topic, group = stage.plane.topic_find("T"), stage.plane.group_find("G")
+    assert topic is not None and group is not None
+    assert counted.key == group << 32 | int(stage.plane.queue_find(topic, 1) or 0)
+    assert (counted.messages, counted.next_offset) == (6, 6)
+    assert counted.bytes == sum(map(len, bodies)) > 0
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_the_time_from_a_pop_to_its_acknowledgement_is_counted_by_messages(stage: Stage, is_batch: bool) -> None:
+    """A bucket holds times below a power of two of a ms."""
+    times = stage.kit.header.latency[lib.RMQ_ROLE_POP][lib.RMQ_POP_LATENCY_ACKED]
+    found = receipts(stage.pop(maxMsgNums=3))
+    time.sleep(0.02)  # span: the messages are open so long
+    if is_batch:
+        stage.turn()  # it sets the time
+        start, popped_ms = (int(number) for number in found[0].split(" ")[:2])
+        assert stage.desk.native.ack_bits("G", "T", 0, 1, start, popped_ms, b"\x03") == 2
+    else:
+        for receipt in found[:2]:
+            stage.ack(receipt)
+    stage.ack(found[1])  # it is done already
+    assert sum(times.counts) == 2 == sum(list(times.counts)[5:]), "from 16 ms on"
+    assert 2 * 20 <= times.sum_ns / 1000 < 2 * 60_000
+
+
 @pytest.mark.parametrize("odd", [False, True])
 def test_a_slow_request_is_named(stage: Stage, odd: bool) -> None:
     stage.pop(received_ns=time.monotonic_ns() - 1_000_000_000, odd=odd)

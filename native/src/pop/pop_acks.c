@@ -47,22 +47,18 @@ static uint32_t find(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int 
     return RMQ_POP_SERVED;
 }
 
-static void count(struct rmq_pop_desk *d, int result)
-{
-    rmq_pop_count(d, result == RMQ_POP_DONE ? RMQ_POP_COUNT_ACKS : RMQ_POP_COUNT_ACKS_LATE, 1);
-}
 
 uint32_t rmq_pop_serve_ack(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
     struct named n;
     uint8_t frame[256];
-    uint32_t why = find(d, row, 0, &n), done;
+    uint32_t why = find(d, row, 0, &n), done = 0;
     if (why != RMQ_POP_SERVED)
         return why;
     if (n.place != RMQ_NONE)
-        count(d, rmq_pop_ack(d->windows, n.place, n.receipt.start_offset, n.receipt.pop_time_ms, row->ack.offset, 1, &done));
-    else
-        count(d, RMQ_POP_UNKNOWN);
+        rmq_pop_ack(d->windows, n.place, n.receipt.start_offset, n.receipt.pop_time_ms, row->ack.offset, 1, &done);
+    rmq_pop_count_acked(d, n.receipt.pop_time_ms, done);
+    rmq_pop_count(d, RMQ_POP_COUNT_ACKS_LATE, !done);
     struct rmq_answer_head head = {.code = 0, .opaque = row->asked.opaque, .serialise = row->asked.serialise};
     struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
     rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_error_answer_put(frame, &head, NULL));
@@ -146,7 +142,7 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
     uint32_t slot = topic_id == RMQ_NONE || queue_id < 0 ? RMQ_NONE : rmq_queue_find(d->plane, topic_id, (uint32_t)queue_id);
     uint32_t place = slot == RMQ_NONE || group_id == RMQ_NONE ? RMQ_NONE : rmq_pop_window_of(d, group_id, slot);
     if (place == RMQ_NONE || start_offset < 0 || start_offset > INT64_MAX - (int64_t)bit_bytes * 8 - 64) {
-        count(d, RMQ_POP_UNKNOWN);
+        rmq_pop_count(d, RMQ_POP_COUNT_ACKS_LATE, 1);
         return 0;
     }
     const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
@@ -158,7 +154,7 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
             continue;
         done = 0;
         rmq_pop_ack(d->windows, place, start_offset, pop_time_ms, offset, word, &done);
-        rmq_pop_count(d, RMQ_POP_COUNT_ACKS, done);
+        rmq_pop_count_acked(d, pop_time_ms, done);
         rmq_pop_count(d, RMQ_POP_COUNT_ACKS_LATE, (uint64_t)__builtin_popcountll(word) - done);
         all += done;
     }

@@ -92,6 +92,7 @@ struct rmq_pop_desk {
     struct rmq_pop_given *given;
     struct rmq_pop_polls *polls;
     struct rmq_latency *latency;
+    struct rmq_latency *acked;       /* RMQ_POP_LATENCY_ACKED */
     uint64_t *counters;
     uint8_t *payload, *texts;        /* room_bytes each */
     uint32_t room_bytes;             /* of an answer's payload */
@@ -173,6 +174,13 @@ void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct r
 static inline void rmq_pop_count(struct rmq_pop_desk *d, uint32_t counter, uint64_t more)
 {
     rmq_store_relaxed(&d->counters[counter], d->counters[counter] + more);
+}
+/* So many messages of a pop are done by a consumer's word. By the wall clock, as the receipt. */
+static inline void rmq_pop_count_acked(struct rmq_pop_desk *d, int64_t pop_time_ms, uint64_t done)
+{
+    rmq_pop_count(d, RMQ_POP_COUNT_ACKS, done);
+    if (done)
+        rmq_latency_count(d->acked, (d->now_ms - pop_time_ms) * 1000, done);
 }
 /* 1 if some entries are free, after entries of revived messages were given up. */
 int rmq_pop_has_room(struct rmq_pop_desk *d);
