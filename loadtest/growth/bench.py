@@ -1,10 +1,8 @@
 """The shared parts of scenarios: a broker for each point, its costs under load, disk space, open files."""
 
 import contextlib
-import json
 import resource
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +12,10 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from ringmq.loadtest.bench.rows import MIB, Context, send_row
+from ringmq.loadtest.load.background import BackgroundLoad, running
 from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
-from ringmq.loadtest.load.tools import Report, arguments_of
+from ringmq.loadtest.load.tools import Report
 from ringmq.loadtest.measuring.documents import Document
 from ringmq.loadtest.measuring.measurement import RINGMQ, Goal, Measurement
 from ringmq.loadtest.measuring.tables import Column
@@ -24,7 +23,6 @@ from ringmq.loadtest.measuring.tables import Column
 RECORD_BYTES = 460  # of a message of 200 B in log, queue and index, about
 RESERVE_BYTES = 2 << 30  # of the disk, always left free
 FILES_BESIDE = 4096  # that a broker may need beside its connections
-BACKGROUND_TIMEOUT_S = 900.0
 
 
 class GrowthError(RuntimeError):
@@ -185,54 +183,11 @@ def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> M
     return replace(measured, values=values)
 
 
-class BackgroundLoad:
-    """`ringmq-load` beside another load. `report` waits for its end."""
-
-    def __init__(self, bench: Bench, target: RingmqTarget, command: str, **options: object) -> None:
-        self._command = command
-        self._said: tuple[str, str] | None = None
-        words = arguments_of({"port": target.port, **options})
-        self._process = subprocess.Popen(
-            [str(bench.context.tools.load), command, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def ended(self, within_s: float) -> bool:
-        """True if the load ends in time. 0 is too short for one that has ended long ago."""
-        try:
-            self._said = self._process.communicate(timeout=within_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def report(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> Report:
-        """Wait for the end and return the report. Raises GrowthError without one."""
-        if self._said is None and not self.ended(timeout_s):
-            raise GrowthError(f"ringmq-load {self._command} did not end in {timeout_s:g} s")
-        out, error = self._said or ("", "")
-        if not out:
-            status = self._process.returncode
-            raise GrowthError(f"ringmq-load {self._command} ended with {status}: {error.strip()[-500:]}")
-        report: Report = json.loads(out)
-        return report
-
-    def kill(self) -> None:
-        """End the load if it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
-
-
 @contextlib.contextmanager
 def background(bench: Bench, target: RingmqTarget, command: str, **options: object) -> Iterator[BackgroundLoad]:
     """Yield a load that does not outlive the block."""
-    found = BackgroundLoad(bench, target, command, **options)
-    try:
+    with running(bench.context.tools, target.port, command, **options) as found:
         yield found
-    finally:
-        found.kill()
 
 
 def faults(sent: Report, read: Report, groups: int = 1) -> list[str]:
