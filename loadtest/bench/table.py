@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from ringmq.loadtest.bench import pops, timers, waiting_timers
+from ringmq.loadtest.bench import pops, timers, waiting_pops, waiting_timers
 from ringmq.loadtest.bench.delays import LEVELS, beside_waiting, delayed_sends, due_at_once, lateness
 from ringmq.loadtest.bench.restart import restart_row
 from ringmq.loadtest.bench.rows import (
@@ -81,6 +81,17 @@ ROWS: tuple[BenchRow, ...] = (
              settings=pops.SETTINGS),
     BenchRow("pop-wave", "20,000 open messages that are due at once, until pops have found them", RATE, "msg/s",
              goals(f"{RATE} >=5x stock"), pops.revival_row(20_000, 0.0), settings=pops.SETTINGS),
+    BenchRow("poll-late", "20,000/s: p99 from send to receipt of 64 waiting pops, and of pulls", "p99_ms", "ms",
+             goals("to_pulls <=2"), waiting_pops.late_row, POPPING, settings=waiting_pops.SETTINGS),
+    BenchRow("poll-wake", "one message to 10,000 waiting pops of one group, until one has it", "p99_ms", "ms",
+             goals("p99_ms <=5"), waiting_pops.wake_row("poll_wake", waiting_pops.ONE_GROUP), POPPING,
+             settings=waiting_pops.SETTINGS),
+    BenchRow("poll-groups", "one message to 1,000 groups with 10 waiting pops each, until each group has it", "p99_ms",
+             "ms", goals("p99_ms <=100"), waiting_pops.wake_row("poll_groups", waiting_pops.MANY_GROUPS), POPPING,
+             settings=waiting_pops.SETTINGS),
+    BenchRow("poll-beside", "rows pop-batch, pop-acks, pop-one beside 1,000 pops that wait elsewhere, to those without",
+             "one_ratio", "x", goals("batch_ratio >=0.95, acks_ratio >=0.95, one_ratio >=0.95"),
+             waiting_pops.beside_row, POPPING[1:], settings=waiting_pops.SETTINGS),
     BenchRow("open-loop", "open loop at half of stock's best rate: p99.9", "p99_9", "us",
              goals("p99_9 <=0.1x stock, max <=0.1x stock"), open_loop_row),
     BenchRow("delay-sends", "sends with a delay level, 64x16, 200 B", RATE, "msg/s",

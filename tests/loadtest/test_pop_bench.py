@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringmq.loadtest.bench import pops
+from ringmq.loadtest.bench import pops, waiting_pops
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.pops import serves_pop
 from ringmq.loadtest.load.targets import RingmqTarget
@@ -23,7 +23,7 @@ pytestmark = [
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, RingmqTarget]]:
     cpus = sorted(os.sched_getaffinity(0))
     context = Context(build_tools(), tmp_path_factory.mktemp("pops"), cpus, None, seconds=0.5, warmup_s=0.1)
-    running = RingmqTarget(context.folder / "ringmq", pops.SETTINGS, context.cpus)
+    running = RingmqTarget(context.folder / "ringmq", waiting_pops.SETTINGS, context.cpus)
     try:
         yield context, running
     finally:
@@ -44,3 +44,26 @@ def test_messages_that_come_back(target: tuple[Context, RingmqTarget], monkeypat
     assert measured.ok, measured.note
     assert measured.values["max_ms"] >= measured.values["p99_ms"] >= measured.values["p50_ms"] >= 0
     assert measured.values[RATE] > 0
+
+
+def test_pops_and_pulls_that_wait(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_pops, "STEADY", {**waiting_pops.STEADY, "rate": 500})
+    measured = waiting_pops.late_row(*target)
+    assert measured.ok, measured.note
+    assert measured.values["p99_ms"] >= measured.values["p50_ms"] > 0 and measured.values["cpu_us"] > 0
+    assert measured.values["to_pulls"] == measured.values["p99_ms"] / measured.values["pull_p99_ms"] > 0
+
+
+@pytest.mark.parametrize("waiting", [{"connections": 4, "depth": 20}, {"connections": 9, "depth": 3, "groups": 9}])
+def test_a_message_to_many_pops(target: tuple[Context, RingmqTarget], waiting: dict[str, object]) -> None:
+    measured = waiting_pops.wake_row("smoke", waiting)(*target)
+    assert measured.ok, measured.note
+    assert measured.values["max_ms"] >= measured.values["p50_ms"] > 0
+    assert measured.raw["whole_us"]["count"] >= 4
+
+
+def test_pops_beside_others_that_wait(target: tuple[Context, RingmqTarget]) -> None:
+    measured = waiting_pops.beside_row(*target)
+    assert measured.ok, measured.note
+    assert {f"{kind}_ratio" for kind in waiting_pops.KINDS} <= set(measured.values)
+    assert min(measured.values.values()) > 0
