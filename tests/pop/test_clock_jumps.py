@@ -1,5 +1,8 @@
 """Open messages over jumps of the broker's wall clock, while the worker runs and over a death of all."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,9 @@ import pytest
 from ringmq.loadtest.load.running import RunningBroker
 from tests.broker.test_delay_faults import Clock
 from tests.broker.test_processes import SMALL
-from tests.pop.pop_client import PopClient, Taken
+from tests.pop.poll_crowd import waiting
+from tests.pop.pop_client import NOTHING, PopClient, Taken
+from tests.pop.test_polls_broker import answer, begin, messages, started
 from tests.pop.test_pop_broker import found, send
 from tests.staging import make_topic
 from tests.waiting import wait_until
@@ -55,6 +60,35 @@ def test_no_jump_makes_a_message_late_or_lost(tmp_path: Path, jump_s: int) -> No
             assert sorted((one.body, one.message.reconsume_times) for one in (third, fourth)) == [
                 (b"long", 1), (b"short", 2),
             ]  # fmt: skip
+        assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("jump_s", [-2 * HOUR_S, 2 * HOUR_S])
+def test_no_jump_ends_a_poll_or_holds_it_longer(tmp_path: Path, jump_s: int) -> None:
+    """Not where another process goes on with it, either."""
+    clock = Clock(tmp_path)
+    with RunningBroker(tmp_path / "store", SMALL, environment=clock.environment) as broker:
+        make_topic(broker.address, "T", 1)
+        clients = {group: started(broker.address, group, "T") for group in "GHI"}
+        opaques = {group: begin(clients[group], HOUR_MS) for group in "HI"}
+        wait_until(lambda: all(waiting(broker.address, group, "T") for group in "HI"), "the polls wait")
+        began, time_s = time.monotonic(), 3
+        opaques["G"] = begin(clients["G"], time_s * 1000)
+        wait_until(lambda: waiting(broker.address, "G", "T") or time.monotonic() > began + time_s, "its poll has begun")
+        clock.set(jump_s)
+        assert answer(clients["G"], opaques["G"]).code == NOTHING
+        assert time.monotonic() - began > time_s - 0.1, "at most 50 ms early"
+        send(broker.address, "T", [b"a"], 1)
+        for group in "HI":
+            (taken,) = messages(clients[group], opaques[group])
+            assert taken.body == b"a" and clients[group].ack(taken).code == 0
+            opaques[group] = begin(clients[group], HOUR_MS, bornTime=0)
+        wait_until(lambda: all(waiting(broker.address, group, "T") for group in "HI"), "the polls wait")
+        clock.set(0)
+        os.kill(broker.worker_pids()["pop"], signal.SIGKILL)
+        send(broker.address, "T", [b"b"], 1)
+        for group in "HI":
+            assert [one.body for one in messages(clients[group], opaques[group])] == [b"b"]
         assert broker.stop() == 0
 
 

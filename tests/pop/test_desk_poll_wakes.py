@@ -115,3 +115,20 @@ def test_messages_of_a_large_unsent_answer_go_to_several_polls(stage: Stage) -> 
     stage.turn()
     found = [answered(stage, each) for each in others]
     assert [len(each.messages) for each in found] == [2, 2, 1]
+
+
+# ---- retention ----
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+def test_messages_that_retention_takes_hold_up_no_poll(stage: Stage, is_all: bool) -> None:
+    """They were left to others that would want them."""
+    held = poll(stage, exp="a")
+    stage.send("T", 5, **tagged("b"))
+    stage.turn()
+    topic_id = stage.plane.topic_find("T")
+    assert topic_id is not None and stage.verdict() is None
+    stage.kit.queue(topic_id, 0).min_offset = 5 if is_all else 3
+    stage.send("T", 1, **tagged("a"))
+    stage.turn()
+    assert offsets(answered(stage, held)) == "0 0 5"

@@ -15,7 +15,7 @@ from tests.broker.test_processes import SMALL
 from tests.pop.pop_client import NOTHING, PopClient, Taken, pop_fields
 from tests.pop.test_pop_broker import found, send
 from tests.raw_client import CLOSED, RawClient
-from tests.staging import make_topic
+from tests.staging import TOPIC_FIELDS, make_topic
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -114,6 +114,27 @@ def test_a_deletion_of_the_topic_ends_polls(broker: RunningBroker) -> None:
     with RawClient(broker.address) as raw:
         assert raw.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "P_gone"}).code == 0
     assert answer(client, opaque).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_topic_that_is_made_anew_at_once_loses_no_message(broker: RunningBroker) -> None:
+    """Polls that the worker has not looked at meanwhile go on with the new topic."""
+    make_topic(broker.address, "P_anew", 1)
+    client = started(broker.address, "G_anew", "P_anew")
+    opaques = {begin(client, count=1) for _ in range(20)}
+    with RawClient(broker.address) as raw:
+        assert raw.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "P_anew"}).code == 0
+        fields = {"topic": "P_anew", "readQueueNums": 1, "writeQueueNums": 1, **TOPIC_FIELDS}
+        wait_until(lambda: raw.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0, "the deletion has ended")
+    bodies = [b"m%d" % number for number in range(len(opaques))]
+    send(broker.address, "P_anew", bodies, 1)
+    got: list[bytes] = []
+    while opaques:
+        received = client.raw.receive()
+        assert received is not CLOSED and received.code in (0, ResponseCode.TOPIC_NOT_EXIST)
+        opaques.remove(received.opaque)
+        got += [one.body for one in client.taken(received)] if received.code == 0 else []
+    got += [one.body for one in client.pop_all()]
+    assert sorted(got) == sorted(bodies)
 
 
 def test_too_many_polls_of_a_key_are_full(broker: RunningBroker) -> None:
