@@ -49,7 +49,8 @@ def _quoted(text: str) -> str:
 
 
 class Filters:
-    """A struct rmq_pop_filters. If 1,024 expressions or 16 MiB are there, the next one takes the place of all."""
+    """A struct rmq_pop_filters. If 1,024 expressions or 16 MiB are there, the next one takes the
+    place of the oldest."""
 
     def __init__(self) -> None:
         self.native: Any = lib.rmq_pop_filters_open(table_secret())

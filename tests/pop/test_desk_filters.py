@@ -7,7 +7,7 @@ import pytest
 from desk_stage import ACK, POP, Stage, receipts
 
 from ringmq.broker.requests.turns import finish
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.pop.filters import Compiled, Filters, compiling
 
 
@@ -163,10 +163,32 @@ def test_a_stop_answers_a_pop_that_waits_for_its_expression(stage: Stage, monkey
     assert answer is not None and answer.code == 14
 
 
-def test_a_full_table_begins_anew() -> None:
-    filters = Filters()
-    for number in range(lib.RMQ_POP_FILTERS_MAX + 1):
+def is_known(filters: Filters, number: int) -> bool:
+    text = b"TAG\0t%d" % number
+    found = lib.rmq_pop_filter_find(filters.native, text, len(text))
+    assert found == ffi.NULL or list(found.wanted.tags[0 : found.wanted.tag_count]) == [number]
+    return bool(found != ffi.NULL)
+
+
+def test_a_full_table_forgets_the_oldest_expressions() -> None:
+    filters, most = Filters(), int(lib.RMQ_POP_FILTERS_MAX)
+    for number in range(3 * most):
         filters.put("TAG", f"t{number}", Compiled(lib.RMQ_SUBSCRIPTION_TAGS, (number,)))
+        assert is_known(filters, number) and len(filters) == min(number + 1, most)
+        if number % 97 == 0:
+            assert [is_known(filters, one) for one in range(number + 1)] == [
+                one > number - most for one in range(number + 1)
+            ]
+    filters.close()
+
+
+def test_the_bytes_of_expressions_are_bounded() -> None:
+    """The last one is always there."""
+    filters, size = Filters(), int(lib.RMQ_POP_FILTERS_BYTES_MAX) // 4
+    for number in range(9):
+        filters.put("TAG", f"{number}" * (size - 4), Compiled(lib.RMQ_SUBSCRIPTION_ALL))
+        assert len(filters) == min(number + 1, 4)
+    filters.put("TAG", "x" * (4 * size), Compiled(lib.RMQ_SUBSCRIPTION_ALL))
     assert len(filters) == 1
     filters.close()
 

@@ -24,7 +24,7 @@ struct rmq_pop_filters *rmq_pop_filters_open(const uint64_t *secret);
 void rmq_pop_filters_close(struct rmq_pop_filters *filters);
 /* NULL: it is not known. It stays until the next put. */
 const struct rmq_pop_filter *rmq_pop_filter_find(const struct rmq_pop_filters *filters, const uint8_t *text, uint32_t length);
-/* Puts an expression that is not known. If there is no place for it, all others go first. A program is copied and verified. 0,
+/* Puts an expression that is not known. The oldest ones go if there is no place for it. A program is copied and verified. 0,
  * -EINVAL: the program is not sound, or -ENOMEM. */
 int rmq_pop_filter_put(struct rmq_pop_filters *filters, const uint8_t *text, uint32_t length,
                        const struct rmq_subscription_copy *wanted, const void *program, uint32_t program_bytes);
