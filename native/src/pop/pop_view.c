@@ -1,0 +1,120 @@
+/* pop_view.c: a look at open messages. Twin: ringmq/pop/view_twin.py. */
+#include "pop/pop_view.h"
+
+#include <string.h>
+
+#include "pop/pop_entries.h"
+
+#define ROWS_USED (RMQ_POP_VIEW_ROWS / 4 * 3)
+
+void rmq_pop_view_begin(struct rmq_pop_view *v)
+{
+    v->next = v->queue_count = v->client_count = v->oldest_count = 0;
+    v->messages = v->returned = v->due = v->queue_rest = v->client_rest = 0;
+    v->oldest_ms = v->oldest_due_ms = INT64_MAX;
+}
+
+static int is_wanted(const struct rmq_pop_view *v, uint32_t place)
+{
+    if (v->group_id == RMQ_NONE)
+        return 1;
+    if (rmq_pop_index_group(v->index, place) != v->group_id)
+        return 0;
+    uint32_t topic = v->topic_count ? rmq_queue_at(v->plane, rmq_pop_index_queue(v->index, place))->topic_id : 0;
+    for (uint32_t i = 0; i < v->topic_count; i++)
+        if (v->topics[i] == topic)
+            return 1;
+    return !v->topic_count;
+}
+
+static void add_to_row(struct rmq_pop_view_row *rows, uint32_t value, uint32_t messages, int64_t pop_time_ms, uint32_t *count,
+                       uint64_t *rest)
+{
+    if (!rows)
+        return;
+    uint64_t key = (uint64_t)value + 1;
+    uint32_t at = (uint32_t)rmq_pop_mix(key) & (RMQ_POP_VIEW_ROWS - 1);
+    while (rows[at].key && rows[at].key != key)
+        at = (at + 1) & (RMQ_POP_VIEW_ROWS - 1);
+    if (!rows[at].key) {
+        if (*count == ROWS_USED) {
+            *rest += messages;
+            return;
+        }
+        ++*count;
+        rows[at] = (struct rmq_pop_view_row){.key = key, .oldest_ms = pop_time_ms};
+    }
+    rows[at].messages += messages;
+    if (pop_time_ms < rows[at].oldest_ms)
+        rows[at].oldest_ms = pop_time_ms;
+}
+
+/* Puts an entry among the oldest, behind those of the same time. */
+static void add_to_oldest(struct rmq_pop_view *v, const struct rmq_pop_view_open *open)
+{
+    uint32_t at = v->oldest_count;
+    while (at && v->oldest[at - 1].pop_time_ms > open->pop_time_ms)
+        at--;
+    if (at == v->oldest_max)
+        return;
+    uint32_t kept = v->oldest_count < v->oldest_max ? v->oldest_count : v->oldest_max - 1;
+    memmove(&v->oldest[at + 1], &v->oldest[at], (kept - at) * sizeof *open);
+    v->oldest[at] = *open;
+    v->oldest_count = kept + 1;
+}
+
+static void look_at(struct rmq_pop_view *v, const struct rmq_pop_entry *e, uint64_t bits)
+{
+    uint32_t place = rmq_pop_place_of(v->windows, e), messages = (uint32_t)__builtin_popcountll(bits);
+    if (!is_wanted(v, place))
+        return;
+    if (e->state == RMQ_POP_RETURNED) {
+        v->returned += messages;
+        return;
+    }
+    struct rmq_pop_view_open open = {
+        .place = place, .client = e->client, .messages = messages, .queue_offset = (int64_t)e->base_offset + __builtin_ctzll(bits),
+        .pop_time_ms = e->pop_time_ms, .due_ms = e->pop_time_ms + e->invisible_ms};
+    open.is_due = e->state == RMQ_POP_REVIVING || open.due_ms < v->now_ms;
+    v->messages += messages;
+    if (open.is_due) {
+        v->due += messages;
+        v->oldest_due_ms = open.due_ms < v->oldest_due_ms ? open.due_ms : v->oldest_due_ms;
+    }
+    v->oldest_ms = open.pop_time_ms < v->oldest_ms ? open.pop_time_ms : v->oldest_ms;
+    add_to_oldest(v, &open);
+    add_to_row(v->queues, place, messages, open.pop_time_ms, &v->queue_count, &v->queue_rest);
+    add_to_row(v->clients, e->client, messages, open.pop_time_ms, &v->client_count, &v->client_rest);
+}
+
+int rmq_pop_view_step(struct rmq_pop_view *v, uint32_t room)
+{
+    const struct rmq_pop_windows *w = v->windows;
+    uint32_t end = w->entries_end - v->next > room ? v->next + room : w->entries_end;
+    for (; v->next < end; v->next++) {
+        const struct rmq_pop_entry *e = &w->entries[v->next];
+        uint64_t bits = rmq_pop_is_there(w->pages, e) && e->state ? rmq_pop_open_bits(e) : 0;
+        if (bits)
+            look_at(v, e, bits);
+    }
+    return v->next < w->entries_end;
+}
+
+uint32_t rmq_pop_view_top(const struct rmq_pop_view_row *rows, struct rmq_pop_view_row *top, uint32_t room)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < RMQ_POP_VIEW_ROWS && room; i++) {
+        const struct rmq_pop_view_row *row = &rows[i];
+        uint32_t at = count;
+        while (row->key && at &&
+               (top[at - 1].messages < row->messages || (top[at - 1].messages == row->messages && top[at - 1].key > row->key)))
+            at--;
+        if (!row->key || at == room)
+            continue;
+        uint32_t kept = count < room ? count : room - 1;
+        memmove(&top[at + 1], &top[at], (kept - at) * sizeof *row);
+        top[at] = *row;
+        count = kept + 1;
+    }
+    return count;
+}

@@ -1,0 +1,63 @@
+"""A look at open messages, in Python: the same sums as `native/src/pop/pop_view.c`. Tests run both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from ringmq.native import lib
+
+
+class Share(Struct):
+    """The share of a queue or of a client."""
+
+    messages: int
+    oldest_ms: int
+
+
+class View(Struct):
+    """The results of a look."""
+
+    messages: int = 0
+    returned: int = 0
+    due: int = 0
+    oldest_ms: int | None = None
+    oldest_due_ms: int | None = None
+    oldest: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(pop time, place, first open offset, open messages), the earliest pop time first."""
+    queues: dict[int, Share] = field(default_factory=dict)
+    """By place."""
+    clients: dict[int, Share] = field(default_factory=dict)
+
+
+def look(entries: Iterable[tuple[int, Any]], wanted: Sequence[int], now_ms: int, oldest_max: int) -> View:
+    """Look at (place, struct rmq_pop_entry) of the memory. `wanted`: places."""
+    view = View()
+    for place, entry in entries:
+        bits = int(entry.present) & ~int(entry.acked) & ~int(entry.copied)
+        if not entry.state or not bits or place not in wanted:
+            continue
+        count, pop_ms = bits.bit_count(), int(entry.pop_time_ms)
+        if entry.state == lib.RMQ_POP_RETURNED:
+            view.returned += count
+            continue
+        view.messages += count
+        due_ms = pop_ms + int(entry.invisible_ms)
+        if entry.state == lib.RMQ_POP_REVIVING or due_ms < now_ms:
+            view.due += count
+            view.oldest_due_ms = due_ms if view.oldest_due_ms is None else min(view.oldest_due_ms, due_ms)
+        view.oldest_ms = pop_ms if view.oldest_ms is None else min(view.oldest_ms, pop_ms)
+        view.oldest.append((pop_ms, place, int(entry.base_offset) + (bits & -bits).bit_length() - 1, count))
+        for shares, key in ((view.queues, place), (view.clients, int(entry.client))):
+            share = shares.setdefault(key, Share(0, pop_ms))
+            share.messages += count
+            share.oldest_ms = min(share.oldest_ms, pop_ms)
+    view.oldest = sorted(view.oldest, key=lambda open_: open_[0])[:oldest_max]
+    return view
+
+
+def top(shares: dict[int, Share], room: int) -> list[tuple[int, Share]]:
+    """The keys with the most messages, of equals the smaller key first."""
+    return sorted(shares.items(), key=lambda pair: (-pair[1].messages, pair[0]))[:room]
