@@ -94,7 +94,7 @@ class Desk(Part):
             self.serving, config_version,
         )  # fmt: skip
         self._looks = PopLooks(
-            plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_waiting,
+            plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_of,
             lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
         )  # fmt: skip
         self._answering = Answering(
@@ -165,6 +165,16 @@ class Desk(Part):
 
     # ---- polls ----
 
+    @property
+    def polls_waiting(self) -> int:
+        """Pops that wait for a message."""
+        return len(self.native.polls)
+
+    @property
+    def polls_max(self) -> int:
+        """Pops that may wait."""
+        return self.native.polls.limit
+
     def wake_group(self, group_id: int) -> None:
         """Windows of a group have begun anew: its polls look for messages once more."""
         self.native.polls.wake_group(group_id)
@@ -173,7 +183,7 @@ class Desk(Part):
         """Topics of retries were made: polls wait for messages there, too."""
         self.native.polls.look()
 
-    def _polls_waiting(self, group: str, topic: str, queue_id: int) -> int:
+    def _polls_of(self, group: str, topic: str, queue_id: int) -> int:
         topic_id, group_id = self._plane.topic_find(topic), self._plane.group_find(group)
         return 0 if topic_id is None or group_id is None else self.native.polls.count_of(topic_id, group_id, queue_id)
 

@@ -33,7 +33,12 @@ class Polls:
         desk.port, desk.polls_ns = plane.port_of(desk.role), TURN_NS
 
     def __len__(self) -> int:
-        return int(lib.rmq_pop_polls_count(self._native))
+        return 0 if self._native == ffi.NULL else int(lib.rmq_pop_polls_count(self._native))
+
+    @property
+    def limit(self) -> int:
+        """Polls that may wait."""
+        return int(self._desk.poll_limits.polls)
 
     def count_of(self, topic_id: int, group_id: int, queue_id: int) -> int:
         """Polls of a group for a queue, or for all queues of the topic (-1)."""

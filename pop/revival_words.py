@@ -36,3 +36,27 @@ class Gauge(IntEnum):
     REVIVED = 37
     """Entries whose copies wait in retry topics."""
     ENTRIES_MAX = 38
+    WINDOWS_MAX = 39
+    POLLS = 40
+    """Pops that wait for a message."""
+    POLLS_MAX = 41
+    DUE = 42
+    """Open messages whose time is over. This word and the next two are those of the last look at all entries."""
+    OLDEST_POP_MS = 43
+    """Time of the wall clock at which the oldest open message was popped. 0: none is open."""
+    OLDEST_DUE_MS = 44
+    """Time of the wall clock at which the oldest message without a copy should have had one. 0: there is none."""
+    UNSAVED_MS = 45
+    """Monotonic time from which on the image lacks changes. 0: it has all."""
+    SNAPSHOT_FAULT = 46
+    """SnapshotFault"""
+
+
+class SnapshotFault(IntEnum):
+    """The reason why no snapshot is written."""
+
+    NONE = 0
+    NO_ROOM = 1
+    """The disk is full. Pops are served."""
+    FAILED = 2
+    """A write or a sync has failed. Pops are refused until a restart."""

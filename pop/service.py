@@ -9,16 +9,16 @@ from typing import Any
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.pop.desk import Desk
+from ringmq.pop.gauges import Gauges
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
-from ringmq.pop.revival_words import Gauge, RevivalWord
+from ringmq.pop.revival_words import RevivalWord
 from ringmq.pop.snapshots import Snapshots
 from ringmq.services.kit.clocks import monotonic_ms
 from ringmq.services.kit.log_lines import LogLines
 from ringmq.services.kit.loop import Part
 
-GAUGES_MS = 250
 FINISH_MS = 3000
 """Time of a stop for copies that are with write, and for the last consumer offsets."""
 SNAPSHOT_MS = 4000
@@ -30,24 +30,22 @@ class PopService(Part):
     """Answers no request before the windows know every copy. `close_memory`: (whether the image has all)."""
 
     def __init__(
-        self, *, plane: Plane, role: int, windows: Any, entries_max: int, desk: Desk, recovery: Recovery,
-        revival: Revival, offsets: Offsets, snapshots: Snapshots, close_memory: Callable[[bool], None],
+        self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
+        offsets: Offsets, snapshots: Snapshots, gauges: Gauges, close_memory: Callable[[bool], None],
         log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._plane, self._windows, self._entries_max = plane, windows, entries_max
+        self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
         self._snapshots, self._close_memory, self._log_line = snapshots, close_memory, log_line
         self._lines = LogLines(log_line)
-        self._reported = 0
-        self._next_gauges_ms = 0
         self._has_failed = self._lacks_room = False
 
     def begin(self) -> None:
         """See Part."""
         self._stop_if_failed()  # a predecessor may have failed
         self._desk.begin()
-        self._tell_gauges()
+        self._gauges.tell()
 
     def turn(self, now_ms: int) -> bool:
         """See Part."""
@@ -60,9 +58,7 @@ class PopService(Part):
         self._stop_if_failed()
         if bool(self._snapshots.no_room) != self._lacks_room:
             self._tell_room()
-        if now_ms >= self._next_gauges_ms:
-            self._next_gauges_ms = now_ms + GAUGES_MS
-            self._tell_gauges()
+        self._gauges.turn(now_ms)
         self.has_worked = worked or bool(self._desk.has_worked)
         return worked or has_more
 
@@ -80,7 +76,7 @@ class PopService(Part):
         """See Part."""
         if not self._recovery.is_done:
             return LOOK_MS
-        parts = (self._desk, self._revival, self._offsets, self._snapshots)
+        parts = (self._desk, self._revival, self._offsets, self._snapshots, self._gauges)
         return min(part.sleep_ms(now_ms) for part in parts)
 
     def wait(self, timeout_ms: int) -> None:
@@ -102,8 +98,8 @@ class PopService(Part):
         deadline_ms = monotonic_ms() + FINISH_MS
         while not self._finish() and monotonic_ms() < deadline_ms:
             time.sleep(STEP_S)
-        self._tell_gauges()
         is_saved = self._recovery.is_done and self._save()
+        self._gauges.finish()
         self._snapshots.close()
         self._revival.close()
         lib.rmq_pop_windows_close(self._windows)
@@ -136,12 +132,3 @@ class PopService(Part):
             self._lines(f"pop: {no_room}; requests are served, but a power cut takes what came since the last snapshot")
         else:
             self._lines("pop: there is room again, and a snapshot is written")
-
-    def _tell_gauges(self) -> None:
-        counts, words = lib.rmq_pop_counts_of(self._windows), self._words
-        words[Gauge.WINDOWS], words[Gauge.ENTRIES] = counts.windows, counts.entries
-        words[Gauge.OPEN], words[Gauge.RETURNED] = counts.open, counts.returned
-        words[Gauge.REVIVING], words[Gauge.REVIVED] = counts.reviving, counts.revived
-        words[Gauge.ENTRIES_MAX] = self._entries_max
-        words[RevivalWord.REPORTED] += self._offsets.reported - self._reported
-        self._reported = self._offsets.reported

@@ -120,6 +120,8 @@ class Snapshots:
         self.no_room = ""
         """The file for which the disk has no room, and the cause, until a snapshot is on disk."""
         self._began_ms = 0
+        self.unsaved_ms = 0
+        """Monotonic time of the last turn from which on the image lacks changes. 0: it has all."""
         self.saved_ms: int | None = None
         """Monotonic time of the moment that the image has. None: no snapshot is written yet."""
 
@@ -136,6 +138,7 @@ class Snapshots:
     def turn(self, now_ms: int) -> None:
         """Do the work that is due. Called at each turn of the worker's loop, with the monotonic time."""
         core = self._core
+        self.unsaved_ms = 0 if self.is_idle else self.unsaved_ms or now_ms
         match core.state:
             case State.RESTS:
                 if now_ms >= core.next_ms and lib.rmq_pop_pages_is_changed(self._memory.pages):
@@ -231,6 +234,7 @@ class Snapshots:
                 lib.rmq_pop_pages_saved(pages)
                 self.written += 1
                 self.no_room = ""
+                self.unsaved_ms = self._began_ms
                 self.saved_ms = self._began_ms
             case GiveUp():
                 self.given_up += 1

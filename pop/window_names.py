@@ -82,6 +82,11 @@ class WindowNames:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def limit(self) -> int:
+        """Windows that there may be."""
+        return min(self._config().offsets_max, self._windows_max)
+
     def close(self) -> None:
         """Forget the index."""
         lib.rmq_pop_index_close(self.index)
@@ -235,8 +240,7 @@ class WindowNames:
         return 0 < int(self.native(window).unmarked_start) == self._start_id
 
     def _check_limit(self) -> None:
-        limit = min(self._config().offsets_max, self._windows_max)
-        if len(self._known) >= limit:
+        if len(self._known) >= (limit := self.limit):
             raise RequestError(
                 f"the broker holds {limit} windows of groups and queues, its limit: see ringmqOffsetsMax",
                 field="consumerGroup", code=ResponseCode.POLLING_TIMEOUT, limit=limit,

@@ -14,8 +14,10 @@ from ringmq.ipc.ports import Port
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
+from ringmq.pop.backlog import Backlog
 from ringmq.pop.copy_targets import CopyTargets
 from ringmq.pop.desk import Desk
+from ringmq.pop.gauges import Gauges
 from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
@@ -76,13 +78,18 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         names.close()
         memory.close(clean=is_saved)
 
+    offsets = Offsets(
+        plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
+    )
+    words = plane.role(spec.role).counters
+    gauges = Gauges(
+        words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
+        Backlog(windows, words, lambda: config().pop_revive_grace_ms),
+    )  # fmt: skip
     return PopService(
-        plane=plane, role=spec.role, windows=windows, entries_max=int(memory.layout.entries_max), desk=desk,
-        recovery=Recovery(plane, port, windows, log_view(), since), revival=revival,
-        offsets=Offsets(
-            plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
-        ),
-        snapshots=snapshots, close_memory=close_memory, log_line=log.warning,
+        plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, snapshots=snapshots,
+        recovery=Recovery(plane, port, windows, log_view(), since), gauges=gauges, close_memory=close_memory,
+        log_line=log.warning,
     )  # fmt: skip
 
 

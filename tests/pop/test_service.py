@@ -22,9 +22,9 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    others = {name: part(False) for name in ("desk", "recovery", "revival", "offsets", "snapshots")}
+    others = {name: part(False) for name in ("desk", "recovery", "revival", "offsets", "snapshots", "gauges")}
     return PopService(
-        plane=plane, role=0, windows=windows, entries_max=16, close_memory=saves.append, log_line=lines.append,
+        plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,
         **{**others, **parts},
     )  # fmt: skip
 
