@@ -38,8 +38,8 @@ LOG_FILES = 64
 QUEUE_FILES = 4096
 LOOK_MS = 1000
 """Time between two looks at deleted topics and files."""
-LOOKED_PER_TURN = 64
-"""Windows that a turn compares with the tables of topics and groups, 5 to 15 us each."""
+ENDED_PER_TURN = 64
+"""Windows of deleted topics and groups that a turn ends, 5 to 15 us each."""
 LOOK_STEP_MS = 10
 """Time between two such turns: they take less than a tenth of the worker's time."""
 LINE_MS = 60_000
@@ -215,7 +215,7 @@ class Desk(Part):
     # ---- looks ----
 
     def _end_gone(self, now_ms: int) -> None:
-        for group, topic, queue_id in self.windows.end_gone(LOOKED_PER_TURN):
+        for group, topic, queue_id in self.windows.end_gone(ENDED_PER_TURN):
             line = f"pop: the window of {group} in {topic}, queue {queue_id}, ended with its topic or group"
             self._line(now_ms, "gone", line)
 

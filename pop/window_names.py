@@ -21,6 +21,8 @@ from ringmq.store.queue_reader import QueueReader, QueueReadError
 
 UNUSED_IDS_MAX = 4096
 """Ids of ended windows that are kept for windows of the same names."""
+PLACES_OF_LOOK = 1024
+"""Places that a step of a look compares with the tables of topics and groups, 0.1 us each."""
 
 
 class NamesFile(Protocol):
@@ -75,8 +77,8 @@ class WindowNames:
         self._start_id = int(plane.watermarks.start_id)
         self._by_place: dict[int, Window] = {}
         self._changed: set[int] = set()
-        self._unseen: list[Key] = []
-        """Of the look at deleted topics and groups that is under way."""
+        self._look_at: Any = None
+        """The next place of the look at deleted topics and groups that is under way."""
         self._load()
 
     def __len__(self) -> int:
@@ -185,24 +187,31 @@ class WindowNames:
 
     def begin_look(self) -> None:
         """Begin a look at all windows, unless one is under way."""
-        if not self._unseen:
-            self._unseen = list(self._known)
+        if self._look_at is None:
+            self._look_at = ffi.new("uint32_t *")
 
     @property
     def is_looking(self) -> bool:
         """True while a look is under way."""
-        return bool(self._unseen)
+        return self._look_at is not None
 
     def end_gone(self, room: int) -> list[Key]:
-        """Look at `room` windows more. End those of deleted topics and groups, and return their names."""
-        looked = self._unseen[-room:]
-        del self._unseen[-room:]
-        gone = list[Key]()
-        for key in looked:
-            window = self._known.get(key)
-            if window is not None and not self._is_wanted(key, window):
+        """Look at PLACES_OF_LOOK places more. End `room` windows of deleted topics and groups at most, and return their
+        names.
+        """
+        at, gone = self._look_at, list[Key]()
+        last = int(at[0]) + PLACES_OF_LOOK
+        while len(gone) < room and int(at[0]) < last:
+            left = last - int(at[0])
+            place = int(lib.rmq_pop_index_gone(self.index, self._plane.struct, self._windows, at, left))
+            window = self._by_place.get(place)
+            if window is not None and not self._is_wanted(key := self._keys[window.window_id], window):
                 self.end(window)
                 gone.append(key)
+            if place == NONE:
+                break
+        if not at[0]:
+            self._look_at = None
         return gone
 
     # ---- inside ----

@@ -1,12 +1,14 @@
 """Windows and the names that they belong to: where they begin, that a start finds them, that they end in time."""
 
 import errno
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from desk_stage import GROUP_ON, Stage, receipts
 
+from ringmq.ipc.plane import NONE
 from ringmq.native import ffi, lib
 from ringmq.pop.desk import LOOK_STEP_MS
 from ringmq.pop.role_words import Counter
@@ -142,7 +144,7 @@ def test_windows_of_deleted_topics_and_groups_end(stage: Stage) -> None:
 
 def test_a_look_at_deleted_topics_takes_few_windows_a_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop answers consumers meanwhile, however many windows there are."""
-    monkeypatch.setattr("ringmq.pop.desk.LOOKED_PER_TURN", 8)
+    monkeypatch.setattr("ringmq.pop.desk.ENDED_PER_TURN", 8)
     windows = stage.desk.windows
     for number in range(20):
         stage.group(f"G{number}")
@@ -161,6 +163,32 @@ def test_a_look_at_deleted_topics_takes_few_windows_a_turn(stage: Stage, monkeyp
         assert 0 < stage.desk.sleep_ms(stage.now_ms) <= LOOK_STEP_MS or not windows.is_looking
         stage.now_ms += LOOK_STEP_MS
     assert left == [(12, True), (4, True), (0, False)]
+
+
+def test_c_and_python_agree_which_windows_are_gone(stage: Stage) -> None:
+    windows, rng = stage.desk.windows, random.Random(5)
+    stage.topic("U")
+    stage.send("U", 1)
+    for number in range(12):
+        stage.group(f"G{number}")
+        for topic in ("T", "U"):
+            assert stage.pop(topic, f"G{number}", maxMsgNums=1).code == 0
+    for place in rng.sample(range(24), 3):
+        lib.rmq_pop_window_drop(stage.windows, place)
+    for number in rng.sample(range(12), 3):
+        lib.rmq_group_set(stage.kit.plane, number + 2, 0)
+    for topic_id in (None, 2):
+        if topic_id:
+            lib.rmq_topic_set(stage.kit.plane, topic_id, 0)
+        at, found = ffi.new("uint32_t *"), set()
+        while (place := lib.rmq_pop_index_gone(windows.index, stage.kit.plane, stage.windows, at, 5)) != NONE or at[0]:
+            found |= {place} - {NONE}
+        named = [windows.at(place) for place in range(24)]
+        assert found == {
+            place for place, window in enumerate(named)
+            if window is None or not windows._is_wanted(windows._keys[window.window_id], window)
+        }  # fmt: skip
+        assert 3 < len(found) < 24
 
 
 def test_a_window_may_begin_elsewhere(stage: Stage) -> None:
@@ -271,8 +299,6 @@ def test_a_window_of_names_that_are_gone_ends_at_a_start(stage: Stage) -> None:
 
 def test_the_index_agrees_with_a_dict() -> None:
     """Random pairs come and go; the lists of groups stay whole."""
-    import random
-
     rng, places = random.Random(3), 64
     index = lib.rmq_pop_index_open(ffi.new("uint64_t[2]", [1, 2]), places, 8)
     known: dict[tuple[int, int], tuple[int, int]] = {}

@@ -4,20 +4,21 @@
 #include <stdlib.h>
 
 #include "base/name_hash.h"
-#include "plane/tables_layout.h"
+#include "plane/ring.h"
+#include "plane/settings_word.h"
 
 struct cell {
     uint32_t group, slot, place, id; /* id 0: free */
 };
 
-/* Of each place: the neighbours in the list of its group, and what the window is of. */
+/* Of each place: its window, and the neighbours in the list of its group. */
 struct member {
-    uint32_t before, behind, group, slot;
+    uint32_t before, behind, group, slot, id;
 };
 
 struct rmq_pop_index {
     uint64_t secret[2];
-    uint32_t mask, count, windows_max, groups_max;
+    uint32_t mask, count, windows_max, groups_max, end; /* end: behind the highest place that was used */
     struct cell *cells;
     struct member *members;
     uint32_t *first; /* of each group */
@@ -79,11 +80,13 @@ static void leave_group(struct rmq_pop_index *index, uint32_t place)
     m->group = RMQ_NONE;
 }
 
-static void join_group(struct rmq_pop_index *index, uint32_t group, uint32_t slot, uint32_t place)
+static void join_group(struct rmq_pop_index *index, uint32_t group, uint32_t place, uint32_t slot, uint32_t id)
 {
     leave_group(index, place);
+    if (place >= index->end)
+        index->end = place + 1;
     uint32_t behind = index->first[group];
-    index->members[place] = (struct member){.before = RMQ_NONE, .behind = behind, .group = group, .slot = slot};
+    index->members[place] = (struct member){.before = RMQ_NONE, .behind = behind, .group = group, .slot = slot, .id = id};
     if (behind != RMQ_NONE)
         index->members[behind].before = place;
     index->first[group] = place;
@@ -98,7 +101,7 @@ int rmq_pop_index_put(struct rmq_pop_index *index, uint32_t group_id, uint32_t q
         leave_group(index, cell->place);
     index->count += !cell->id;
     *cell = (struct cell){group_id, queue_slot, place, window_id};
-    join_group(index, group_id, queue_slot, place);
+    join_group(index, group_id, place, queue_slot, window_id);
     return 0;
 }
 
@@ -145,4 +148,26 @@ uint32_t rmq_pop_index_first(const struct rmq_pop_index *index, uint32_t group_i
 uint32_t rmq_pop_index_next(const struct rmq_pop_index *index, uint32_t place)
 {
     return place < index->windows_max && index->members[place].group != RMQ_NONE ? index->members[place].behind : RMQ_NONE;
+}
+
+static int is_there(const struct member *m, struct rmq_plane *plane, struct rmq_pop_windows *windows, uint32_t place)
+{
+    const struct rmq_pop_window *window = rmq_pop_window_at(windows, place);
+    const struct rmq_topic *topic = rmq_topic_at(plane, rmq_queue_at(plane, m->slot)->topic_id);
+    return window && window->id == m->id && rmq_topic_is_live(rmq_load(&topic->config)) &&
+           rmq_load(&rmq_group_at(plane, m->group)->config) & RMQ_GROUP_LIVE;
+}
+
+uint32_t rmq_pop_index_gone(const struct rmq_pop_index *index, struct rmq_plane *plane, struct rmq_pop_windows *windows, uint32_t *at,
+                            uint32_t room)
+{
+    while (*at < index->end && room--) {
+        uint32_t place = (*at)++;
+        const struct member *m = &index->members[place];
+        if (m->group != RMQ_NONE && !is_there(m, plane, windows, place))
+            return place;
+    }
+    if (*at >= index->end)
+        *at = 0;
+    return RMQ_NONE;
 }

@@ -4,7 +4,7 @@
 #ifndef RMQ_POP_INDEX_H
 #define RMQ_POP_INDEX_H
 
-#include <stdint.h>
+#include "pop/pop_windows.h"
 
 /* cdef-begin */
 struct rmq_pop_index;
@@ -23,5 +23,9 @@ uint32_t rmq_pop_index_queue(const struct rmq_pop_index *index, uint32_t place);
 /* The places of a group's windows: the first, and the next behind one; RMQ_NONE: there is none. */
 uint32_t rmq_pop_index_first(const struct rmq_pop_index *index, uint32_t group_id);
 uint32_t rmq_pop_index_next(const struct rmq_pop_index *index, uint32_t place);
+/* Looks at `room` places at most, from *at on, which moves. Returns the first one whose window, topic or group is gone, RMQ_NONE:
+ * none is. *at is 0 behind the last place. */
+uint32_t rmq_pop_index_gone(const struct rmq_pop_index *index, struct rmq_plane *plane, struct rmq_pop_windows *windows, uint32_t *at,
+                            uint32_t room);
 /* cdef-end */
 #endif
