@@ -87,7 +87,7 @@ ROWS: tuple[BenchRow, ...] = (
              goals("p99_ms <=5"), waiting_pops.wake_row("poll_wake", waiting_pops.ONE_GROUP), POPPING,
              settings=waiting_pops.SETTINGS),
     BenchRow("poll-groups", "one message to 1,000 groups with 10 waiting pops each, until each group has it", "p99_ms",
-             "ms", goals("p99_ms <=100"), waiting_pops.wake_row("poll_groups", waiting_pops.MANY_GROUPS), POPPING,
+             "ms", goals("p99_ms <=100"), waiting_pops.wake_row("poll_groups", waiting_pops.MANY_GROUPS), POPPING[1:],
              settings=waiting_pops.SETTINGS),
     BenchRow("poll-beside", "rows pop-batch, pop-acks, pop-one beside 1,000 pops that wait elsewhere, to those without",
              "one_ratio", "x", goals("batch_ratio >=0.95, acks_ratio >=0.95, one_ratio >=0.95"),

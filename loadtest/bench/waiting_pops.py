@@ -11,8 +11,10 @@ from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, Measurement
 
 SETTINGS: Mapping[str, str] = {**pops.SETTINGS, "popPollingSize": "20000"}
 """Up to 20,001 pops of one group and topic may wait."""
-STEADY: Mapping[str, object] = {"rate": 20_000, "queues": 64, "connections": 64, "depth": 1, "commit": True}
+STEADY: Mapping[str, object] = {"rate": 20_000, "connections": 64, "depth": 1}
+PULLS: Mapping[str, object] = {"pulls": True, "commit": True, "queues": 64}
 """As many pullers as poppers, and each puller needs a queue."""
+POPS: Mapping[str, object] = {"queues": pops.QUEUES}
 FEW: Mapping[str, object] = {"rate": 10, "queues": pops.QUEUES}
 ONE_GROUP: Mapping[str, object] = {"connections": 100, "depth": 100}
 MANY_GROUPS: Mapping[str, object] = {"groups": 1000, "connections": 1000, "depth": 10}
@@ -54,7 +56,7 @@ def late_row(context: Context, target: Target) -> Measurement:
     """
     values: dict[str, float] = {}
     faults = []
-    for name, options in (("pull_", {"pulls": True}), ("", {})):
+    for name, options in (("pull_", PULLS), ("", POPS)):
         waited(context, target, "poll_first", 0.0, **STEADY, **options)
         report = waited(context, target, "poll_late", context.warmup_s, **STEADY, **options)
         late = {f"{name}{percent}_ms": report["late_us"][percent] / 1e3 for percent in ("p50", "p99", "p99_9", "max")}

@@ -12,7 +12,6 @@ from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     LAST,
     RATE_COLUMNS,
-    BackgroundLoad,
     Bench,
     GrowthError,
     MemoryWatch,
@@ -26,6 +25,7 @@ from ringmq.loadtest.growth.bench import (
     sends,
 )
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, LOAD
+from ringmq.loadtest.load.background import BackgroundLoad
 from ringmq.loadtest.load.targets import OTHER, RingmqTarget
 from ringmq.loadtest.load.tools import Report
 from ringmq.loadtest.measuring.measurement import Measurement, goals

@@ -1,4 +1,4 @@
-"""`make bench-growth`: costs of more topics, connections, log, groups, slow consumers, timers, pops, scrapes and time.
+"""`make bench-growth`: costs of more topics, connections, log, groups, slow consumers, timers, pops, scrapes, time.
 
     python -m ringmq.loadtest.growth --only topics,queues --rounds 1 --seconds 3
 
@@ -17,6 +17,8 @@ from ringmq.loadtest.bench.rows import context_of
 from ringmq.loadtest.growth.bench import RESERVE_BYTES, Bench, Scenario, sends
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_values
 from ringmq.loadtest.growth.points import session_of
+from ringmq.loadtest.growth.polls import QUICK as QUICK_POLLS
+from ringmq.loadtest.growth.polls import WAITING
 from ringmq.loadtest.growth.pops import POPS
 from ringmq.loadtest.growth.pops import QUICK as QUICK_POPS
 from ringmq.loadtest.growth.report import draw, tables
@@ -29,7 +31,7 @@ from ringmq.loadtest.measuring.command import Command, Options, say, split
 from ringmq.loadtest.measuring.documents import missed, silent
 from ringmq.loadtest.measuring.rounds import Session, named
 
-SCENARIOS = (*SHORT, *SCRAPES, *TIMERS, *(POPS if serves_pop() else ()), BACKLOG, SOAK)
+SCENARIOS = (*SHORT, *SCRAPES, *TIMERS, *((*POPS, *WAITING) if serves_pop() else ()), BACKLOG, SOAK)
 QUICK_VALUES = 2  # of a scenario: the first and the last
 QUICK_SOAK_S = 5.0
 QUICK = {"rounds": 1, "seconds": 0.5, "warmup_s": 0.05, "messages_max": 200_000, "idle_seconds": 1.0}
@@ -66,7 +68,8 @@ def scenarios_of(options: Options, free_bytes: int) -> list[Scenario]:
     """Return the chosen scenarios with their points."""
     backlog_gb = options.backlog_gb or (0.25 if options.quick else 0.0)
     filled = {BACKLOG.name: backlog_values(free_bytes, backlog_gb), SOAK.name: soak_values(options.soak_seconds)}
-    filled |= {**(QUICK_TIMERS if options.quick else {}), **(QUICK_POPS if options.quick else {}), **options.chosen}
+    quick = {**QUICK_TIMERS, **QUICK_POPS, **QUICK_POLLS} if options.quick else {}
+    filled |= {**quick, **options.chosen}
     found = []
     for scenario in options.scenarios:
         values = filled.get(scenario.name, scenario.values)

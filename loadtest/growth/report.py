@@ -18,6 +18,7 @@ MORE_PANELS = (
     ("start_s", "start after kill -9, s", 1.0),
     ("idle_percent", "CPU when idle, %", 1.0),
     ("delivered_per_s", "delivered per second", 1.0),
+    ("late_p99", "p99 from send to receipt, ms", 1e-3),
 )
 """Panels that a picture has if all of its scenarios do."""
 TICKS_MAX = 7

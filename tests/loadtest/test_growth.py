@@ -19,7 +19,7 @@ from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.exporter.text import PageText
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.growth import bench as shared
-from ringmq.loadtest.growth import long_runs, timers
+from ringmq.loadtest.growth import long_runs, polls, timers
 from ringmq.loadtest.growth import main as growth
 from ringmq.loadtest.growth import points as growth_points
 from ringmq.loadtest.growth import scrapes as scraping
@@ -44,6 +44,8 @@ from ringmq.loadtest.growth.long_runs import (
     soak_values,
 )
 from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
+from ringmq.loadtest.growth.polls import QUICK as QUICK_POLLS
+from ringmq.loadtest.growth.polls import WAITING
 from ringmq.loadtest.growth.pops import POPS
 from ringmq.loadtest.growth.pops import QUICK as QUICK_POPS
 from ringmq.loadtest.growth.report import draw, tables
@@ -83,7 +85,7 @@ def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_the_promised_goals_stand_at_their_points() -> None:
     goals = {
         (scenario.name, at, goal.metric): goal.text()
-        for scenario in (*SHORT, *SCRAPES, *TIMERS, *POPS, BACKLOG, SOAK)
+        for scenario in (*SHORT, *SCRAPES, *TIMERS, *POPS, *WAITING, BACKLOG, SOAK)
         for at, some in scenario.goals.items()
         for goal in some
     }
@@ -110,12 +112,16 @@ def test_the_promised_goals_stand_at_their_points() -> None:
         ("open-messages", 1e6, "window_bytes"): "<=64",
         ("open-messages", 1e6, "private_bytes"): "<=32",
         ("open-messages", 1e6, "start_s"): "<=1",
+        ("pollers", 10_000, "poller_bytes"): "<=1024",
+        ("pollers", 10_000, "idle_percent"): "<=2",
+        ("polled-topics", 10_000, "poller_bytes"): "<=1024",
+        ("polled-topics", 10_000, "idle_percent"): "<=2",
         ("soak", LAST, "grown_mib"): "<=8",
         ("soak", LAST, "p99_9_ratio"): "<=1.25",
         ("soak", LAST, "errors"): "<=0",
         ("soak", LAST, "lost"): "<=0",
     }
-    for scenario in (*SHORT, *TIMERS, *POPS):
+    for scenario in (*SHORT, *TIMERS, *POPS, *WAITING):
         assert set(scenario.goals) <= set(scenario.values), scenario.name
 
 
@@ -399,6 +405,20 @@ def test_open_messages_are_open_after_a_start(small_bench: Bench, scenario: Scen
     assert point.measurement.ok, point.measurement.note
     assert {column.name for column in scenario.columns} - {"kept"} <= set(point.measurement.values)
     assert set(QUICK_POPS) == {scenario.name for scenario in POPS}
+
+
+@pytest.mark.io_uring
+@pytest.mark.parametrize(("scenario", "at"), [(WAITING[0], 1000), (WAITING[1], 20)], ids=["one", "topics"])
+def test_pops_wait_beside_sends_of_others(
+    small_bench: Bench, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, at: float
+) -> None:
+    monkeypatch.setattr(polls, "SETTLE_MAX_S", 0.0)
+    bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
+    (point,) = scenario.run(bench, (at,))
+    assert point.measurement.ok, point.measurement.note
+    weighed = {"poller_bytes"} if at < polls.WEIGHED else set()
+    assert {column.name for column in scenario.columns} - {"kept"} - weighed <= set(point.measurement.values)
+    assert set(QUICK_POLLS) == {scenario.name for scenario in WAITING}
 
 
 @pytest.fixture

@@ -1,0 +1,135 @@
+"""The cost of pops that wait: each point has a broker of its own on an empty store."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ringmq.loadtest.bench.pops import BROKER_NAME, INVISIBLE_MS, QUEUES
+from ringmq.loadtest.bench.rows import MIB, send_row
+from ringmq.loadtest.bench.stored import wait_for
+from ringmq.loadtest.bench.waiting_pops import LEAD_S, SETTINGS, fault_of, waited
+from ringmq.loadtest.growth.bench import (
+    RECORD_BYTES,
+    Bench,
+    Point,
+    Scenario,
+    background,
+    busy_percent,
+    need_files,
+    need_space,
+)
+from ringmq.loadtest.growth.scenarios import LOAD
+from ringmq.loadtest.load.process_stats import private_bytes, resident_anonymous_bytes
+from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.measuring.measurement import RATE, Goal, Measurement, goals
+from ringmq.loadtest.measuring.tables import Column
+
+TOPICS = 1000
+CONNECTIONS = 100
+"""Of poppers of one topic, at most."""
+POLL_OF_IDLE = 1.5
+"""A pop waits so many times the length of a measured rest: 15 s by default, as those of stock's clients. In a rest each
+one is asked anew once."""
+HELD_S = 3600.0
+"""Longer than any point: the point ends them."""
+MESSAGES_PER_S = 100
+WEIGHED = 1000
+"""So many poppers are needed to tell what one takes from what processes take by themselves."""
+HOLDERS = ("pop", "read-")
+"""Beginnings of the names of the workers that keep pops."""
+SETTLED_PERCENT, SETTLED_S, SETTLE_MAX_S = 5.0, 0.5, 30.0
+
+
+def pollers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Measure with more and more waiting pops of one topic and group."""
+    for value in values:
+        yield Point(value, _measure(bench, int(value), 1))
+
+
+def polled_topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Measure with the same numbers of them, over as many topics as there are pops, at most 1,000."""
+    for value in values:
+        yield Point(value, _measure(bench, int(value), min(int(value), TOPICS)))
+
+
+def _measure(bench: Bench, polls: int, topics: int) -> Measurement:
+    """Let pops wait, and measure memory, rest, sends of others, then the time from sends to receipts.
+
+    Counts if all pops wait from the first to the last moment, and each message was received once.
+    """
+    need_space(bench, 2 * bench.context.messages_max * RECORD_BYTES, "waiting pops")
+    connections = max(topics, min(polls, CONNECTIONS))
+    need_files(connections)
+    context, shape = bench.context, {"queues": QUEUES, "topics": topics, "connections": connections}
+    shape["depth"] = polls // connections
+    poll_s = POLL_OF_IDLE * context.idle_seconds
+    with bench.broker(**SETTINGS) as target:
+        first = waited(context, target, "first", 0.0, rate=MESSAGES_PER_S, queues=QUEUES)  # starts the worker
+        before, topic = _held_bytes(target), context.topic("polls")
+        with background(
+            bench, target, "wait", topic=topic, group=topic, create=True, broker_name=BROKER_NAME, rate=0,
+            poll_ms=int(1000 * poll_s), seconds=HELD_S, pin=context.loader_cpu, **shape,
+        ) as holder:  # fmt: skip
+            wait_for(lambda: busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
+            grown, private = _held_bytes(target) - before, private_bytes(target.pids())["total"]
+            idle = busy_percent(target, poll_s)
+            sent = send_row("beside", "send", queues=QUEUES, **LOAD)(context, target)
+            held = holder.end()
+        woken = waited(
+            context, target, "wake", LEAD_S, rate=MESSAGES_PER_S, invisible_ms=INVISIBLE_MS, **shape
+        )  # fmt: skip
+    values = {
+        **sent.values, "private_mib": private / MIB, "idle_percent": idle,
+        "late_p50": woken["late_us"]["p50"], "late_p99": woken["late_us"]["p99"],
+    }  # fmt: skip
+    if polls >= WEIGHED:
+        values["poller_bytes"] = grown / polls - _frame_bytes(held)
+    faults = [sent.note, fault_of(first), fault_of(woken)]
+    faults += [] if held["waiting"] == polls else [f"{held['waiting']} of {polls} wait: {fault_of(held)}"]
+    return Measurement(values, ok=sent.ok and not any(faults), note="; ".join(filter(None, faults)), raw=woken)
+
+
+def _held_bytes(target: RingmqTarget) -> int:
+    """Private memory of the workers that keep pops."""
+    return sum(resident_anonymous_bytes(pid) for pid, name in target.pids().items() if name.startswith(HOLDERS))
+
+
+def _frame_bytes(held: Report) -> float:
+    return float(held["bytes_out"] / max(held["frames_sent"], 1))
+
+
+COLUMNS = (
+    Column("sent/s", RATE),
+    Column("of the first", "kept", "{:.2f}"),
+    Column("p99 us", "p99"),
+    Column("private MiB", "private_mib", "{:.1f}"),
+    Column("B a pop beside its frame", "poller_bytes"),
+    Column("idle CPU %", "idle_percent", "{:.1f}"),
+    Column("send to receipt, p50 us", "late_p50"),
+    Column("p99 us", "late_p99"),
+)
+GOALS: Mapping[float, tuple[Goal, ...]] = {10_000: goals("poller_bytes <=1024, idle_percent <=2")}
+VALUES = (1, 10, 100, 1000, 10_000)
+WAITING = (
+    Scenario(
+        "pollers",
+        "waiting pops of one topic and group; then sends of others, 64 connections, 16 in flight, 200 B",
+        "pops",
+        VALUES,
+        pollers,
+        COLUMNS,
+        GOALS,
+        once=True,
+    ),
+    Scenario(
+        "polled-topics",
+        f"waiting pops, each of a topic of its own up to {TOPICS:,} topics; then sends of others as above",
+        "pops",
+        VALUES,
+        polled_topics,
+        COLUMNS,
+        GOALS,
+        once=True,
+    ),
+)
+QUICK: Mapping[str, tuple[float, ...]] = {"pollers": (1, 1000), "polled-topics": (1, 20)}
+"""Points of a quick run."""
