@@ -1,4 +1,4 @@
-"""Reads what a broker has stored: ends of queues, store times, and the numbers of its runtime information."""
+"""Reads what a broker has: ends of queues, store times, pops that wait, and the numbers of its runtime information."""
 
 import asyncio
 import json
@@ -33,6 +33,13 @@ def queue_end(port: int, topic: str, queue_id: int = 0) -> int:
     header = {"topic": topic, "queueId": str(queue_id)}
     answer = _call(port, RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header))
     return int(answer.ext_fields["offset"]) if answer.code == ResponseCode.SUCCESS else 0
+
+
+def polls_waiting(port: int, topic: str, group: str) -> int:
+    """Return the number of pops of all queues of a topic that wait. 0 without the topic."""
+    header = {"consumerGroup": group, "topic": topic, "queueId": "-1"}
+    answer = _call(port, RemotingCommand.request(RequestCode.POLLING_INFO, header))
+    return int(answer.ext_fields["pollingNum"]) if answer.code == ResponseCode.SUCCESS else 0
 
 
 def make_topics(port: int, topics: Sequence[str]) -> None:

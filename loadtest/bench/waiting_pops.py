@@ -1,12 +1,15 @@
 """The rows of pops that wait: the time from a send to its receipts, and what waiting pops cost others."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from ringmq.loadtest.bench import pops
 from ringmq.loadtest.bench.rows import Context, Run
-from ringmq.loadtest.load.background import running
+from ringmq.loadtest.bench.stored import polls_waiting, wait_for
+from ringmq.loadtest.load.background import BackgroundLoad, running
 from ringmq.loadtest.load.targets import Target
-from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.load.tools import Report, ToolError
 from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, Measurement
 
 SETTINGS: Mapping[str, str] = {**pops.SETTINGS, "popPollingSize": "20000"}
@@ -18,10 +21,10 @@ POPS: Mapping[str, object] = {"queues": pops.QUEUES}
 FEW: Mapping[str, object] = {"rate": 10, "queues": pops.QUEUES}
 ONE_GROUP: Mapping[str, object] = {"connections": 100, "depth": 100}
 MANY_GROUPS: Mapping[str, object] = {"groups": 1000, "connections": 1000, "depth": 10}
-OTHERS: Mapping[str, object] = {"topics": 100, "connections": 100, "depth": 10, "queues": pops.QUEUES}
-OTHERS_WAITING = 1000
-OTHERS_S = 3600.0
-"""Longer than any run: the run ends them."""
+OTHERS = {"topics": 100, "connections": 100, "depth": 10}
+HELD_S = 3600.0
+"""Longer than any run, which ends the pops that wait beside it."""
+WAITING_S = 60.0
 LEAD_S = 2.0
 """Until all pops wait."""
 BATCH: Mapping[str, object] = {"count": 32, "connections": 4, "depth": 4}
@@ -96,11 +99,46 @@ def beside_row(context: Context, target: Target) -> Measurement:
 
 def _beside_others(context: Context, target: Target, run: Run) -> tuple[Measurement, str]:
     """The run's measurement, and what was wrong with the pops that wait beside it."""
-    topic = context.topic("poll_others")
+    with holding(context, target, "poll_others", **OTHERS) as others:
+        measured = run(context, target)
+        return measured, others.end()
+
+
+class Held:
+    """Pops that wait at topics to which nothing is sent."""
+
+    def __init__(self, load: BackgroundLoad) -> None:
+        self._load = load
+        self.frame_bytes = 0.0
+        """Of a request, once they have ended."""
+
+    def end(self) -> str:
+        """End them. Returns what was wrong with them."""
+        report = self._load.end()
+        self.frame_bytes = report["bytes_out"] / max(report["frames_sent"], 1)
+        return fault_of(report)
+
+
+@contextlib.contextmanager
+def holding(
+    context: Context, target: Target, row: str, *, topics: int, connections: int, depth: int, **options: object
+) -> Iterator[Held]:
+    """Have pops of a group of their own wait, `depth` at each connection, and yield as soon as all of them do.
+
+    Raises ToolError if they do not.
+    """
+    topic, polls = context.topic(row), connections * depth
+    names = [topic] if topics == 1 else [f"{topic}-{number}" for number in range(topics)]
     with running(
         context.tools, target.port, "wait", topic=topic, group=topic, create=True, broker_name=pops.BROKER_NAME,
-        rate=0, seconds=OTHERS_S, pin=context.loader_cpu, **OTHERS,
-    ) as others:  # fmt: skip
-        measured = run(context, target)
-        report = others.end()
-    return measured, "" if report["waiting"] == OTHERS_WAITING else f"others: {report['waiting']} {fault_of(report)}"
+        rate=0, seconds=HELD_S, pin=context.loader_cpu, queues=pops.QUEUES, topics=topics, connections=connections,
+        depth=depth, **options,
+    ) as load:  # fmt: skip
+        for name in names:
+            if not wait_for(partial(_are_waiting, target.port, name, topic, polls // topics), WAITING_S):
+                raise ToolError(f"not all of {polls} pops wait, {name} has {polls_waiting(target.port, name, topic)}")
+        yield Held(load)
+
+
+def _are_waiting(port: int, topic: str, group: str, polls: int) -> bool:
+    return polls_waiting(port, topic, group) == polls

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ringmq.loadtest.bench.pops import BROKER_NAME, INVISIBLE_MS, QUEUES
+from ringmq.loadtest.bench.pops import QUEUES
 from ringmq.loadtest.bench.rows import MIB, send_row
 from ringmq.loadtest.bench.stored import wait_for
-from ringmq.loadtest.bench.waiting_pops import LEAD_S, SETTINGS, fault_of, waited
+from ringmq.loadtest.bench.waiting_pops import LEAD_S, SETTINGS, fault_of, holding, waited
 from ringmq.loadtest.growth.bench import (
     RECORD_BYTES,
     Bench,
     Point,
     Scenario,
-    background,
     busy_percent,
     need_files,
     need_space,
@@ -19,7 +18,6 @@ from ringmq.loadtest.growth.bench import (
 from ringmq.loadtest.growth.scenarios import LOAD
 from ringmq.loadtest.load.process_stats import private_bytes, resident_anonymous_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
-from ringmq.loadtest.load.tools import Report
 from ringmq.loadtest.measuring.measurement import RATE, Goal, Measurement, goals
 from ringmq.loadtest.measuring.tables import Column
 
@@ -29,8 +27,6 @@ CONNECTIONS = 100
 POLL_OF_IDLE = 1.5
 """A pop waits so many times the length of a measured rest: 15 s by default, as those of stock's clients. In a rest each
 one is asked anew once."""
-HELD_S = 3600.0
-"""Longer than any point: the point ends them."""
 MESSAGES_PER_S = 100
 WEIGHED = 1000
 """So many poppers are needed to tell what one takes from what processes take by themselves."""
@@ -59,42 +55,34 @@ def _measure(bench: Bench, polls: int, topics: int) -> Measurement:
     need_space(bench, 2 * bench.context.messages_max * RECORD_BYTES, "waiting pops")
     connections = max(topics, min(polls, CONNECTIONS))
     need_files(connections)
-    context, shape = bench.context, {"queues": QUEUES, "topics": topics, "connections": connections}
-    shape["depth"] = polls // connections
+    context = bench.context
+    shape = {"topics": topics, "connections": connections, "depth": polls // connections}
     poll_s = POLL_OF_IDLE * context.idle_seconds
     with bench.broker(**SETTINGS) as target:
         first = waited(context, target, "first", 0.0, rate=MESSAGES_PER_S, queues=QUEUES)  # starts the worker
-        before, topic = _held_bytes(target), context.topic("polls")
-        with background(
-            bench, target, "wait", topic=topic, group=topic, create=True, broker_name=BROKER_NAME, rate=0,
-            poll_ms=int(1000 * poll_s), seconds=HELD_S, pin=context.loader_cpu, **shape,
-        ) as holder:  # fmt: skip
+        before = _held_bytes(target)
+        with holding(context, target, "polls", poll_ms=int(1000 * poll_s), **shape) as held:
             wait_for(lambda: busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
             grown, private = _held_bytes(target) - before, private_bytes(target.pids())["total"]
             idle = busy_percent(target, poll_s)
             sent = send_row("beside", "send", queues=QUEUES, **LOAD)(context, target)
-            held = holder.end()
+            fault = held.end()
         woken = waited(
-            context, target, "wake", LEAD_S, rate=MESSAGES_PER_S, invisible_ms=INVISIBLE_MS, **shape
+            context, target, "wake", LEAD_S, rate=MESSAGES_PER_S, queues=QUEUES, **shape
         )  # fmt: skip
     values = {
         **sent.values, "private_mib": private / MIB, "idle_percent": idle,
         "late_p50": woken["late_us"]["p50"], "late_p99": woken["late_us"]["p99"],
     }  # fmt: skip
     if polls >= WEIGHED:
-        values["poller_bytes"] = grown / polls - _frame_bytes(held)
-    faults = [sent.note, fault_of(first), fault_of(woken)]
-    faults += [] if held["waiting"] == polls else [f"{held['waiting']} of {polls} wait: {fault_of(held)}"]
+        values["poller_bytes"] = grown / polls - held.frame_bytes
+    faults = [fault, sent.note, fault_of(first), fault_of(woken)]
     return Measurement(values, ok=sent.ok and not any(faults), note="; ".join(filter(None, faults)), raw=woken)
 
 
 def _held_bytes(target: RingmqTarget) -> int:
     """Private memory of the workers that keep pops."""
     return sum(resident_anonymous_bytes(pid) for pid, name in target.pids().items() if name.startswith(HOLDERS))
-
-
-def _frame_bytes(held: Report) -> float:
-    return float(held["bytes_out"] / max(held["frames_sent"], 1))
 
 
 COLUMNS = (

@@ -413,7 +413,7 @@ def test_pops_wait_beside_sends_of_others(
     small_bench: Bench, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, at: float
 ) -> None:
     monkeypatch.setattr(polls, "SETTLE_MAX_S", 0.0)
-    bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
+    bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.5))
     (point,) = scenario.run(bench, (at,))
     assert point.measurement.ok, point.measurement.note
     weighed = {"poller_bytes"} if at < polls.WEIGHED else set()
