@@ -1,4 +1,5 @@
-"""Twin of the choice of messages for an answer (native/src/pop/pop_batch.c, pop_picks.c), without IO.
+"""Twin of the choice of messages for an answer (native/src/pop/pop_batch.c, pop_picks.c), and of the look of a
+notification, without IO.
 
 It knows queues as lists of messages, and of each window the next offset and what was returned. It leaves out windows
 with open messages at a bound, records on disk and filters by conditions.
@@ -119,6 +120,17 @@ class TwinDesk:
         if has_retry and not is_first and self._count < wanted:
             self._pick_topic(flag, turn, -1)
         return self._answer
+
+    def has_message(self, queue_id: int = -1) -> bool:
+        """True if a notification says that a pop would find one (native/src/pop/pop_notification.c)."""
+        flags = [RETRY_V1] * self._settings.has_v1 + [RETRY_V2] * self._settings.has_v2
+        asked = self._topics[NORMAL] if queue_id < 0 else [self._topics[NORMAL][queue_id]]
+        queues = [*asked, *(queue for flag in flags for queue in self._topics.get(flag, ()))]
+        return any(
+            max(queue.next_offset, queue.first) < len(queue.messages)
+            or any(offset >= queue.first for offset in queue.returned)
+            for queue in queues
+        )
 
     def unsent(self, answer: TwinAnswer) -> None:
         """No client has received the answer."""

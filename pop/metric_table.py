@@ -16,6 +16,7 @@ METRICS = (
         ("consumer_group", "put_status", "topic"),
     ),
     Metric("ringmq_pop_requests_total", COUNTER, "Answered pops, by what they found", ("result",)),
+    Metric("ringmq_pop_notifications_total", COUNTER, "Answered notifications, by what they found", ("result",)),
     Metric("ringmq_pop_messages_total", COUNTER, "Messages that pops have given"),
     Metric("ringmq_pop_acks_total", COUNTER, "Acknowledged messages, by their effect", ("result",)),
     Metric("ringmq_pop_changes_total", COUNTER, "Messages whose invisible time was changed"),

@@ -36,6 +36,9 @@ _BY_RESULT: dict[str, dict[str, int]] = {
     "ringmq_pop_requests_total": {
         "found": Counter.POPS, "empty": Counter.EMPTY, "bound": Counter.BOUND, "full": Counter.FULL,
     },
+    "ringmq_pop_notifications_total": {
+        "found": Counter.NOTIFIED, "empty": Counter.NOT_NOTIFIED, "full": Counter.NOTIFY_FULL,
+    },
     "ringmq_pop_acks_total": {
         "done": Counter.ACKS, "late": Counter.ACKS_LATE, "foreign": Counter.ACKS_FOREIGN,
         "withdrawn": Counter.PASSED_OVER,

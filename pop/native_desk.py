@@ -24,8 +24,11 @@ TABLES = {
     int(RequestCode.POP_MESSAGE): Table.of(lib.rmq_pop_table),
     int(RequestCode.ACK_MESSAGE): Table.of(lib.rmq_pop_ack_table),
     int(RequestCode.CHANGE_MESSAGE_INVISIBLETIME): Table.of(lib.rmq_pop_change_table),
+    int(RequestCode.NOTIFICATION): Table.of(lib.rmq_pop_notification_table),
 }
 """The tables of the requests that have a header of their own."""
+OF_RECEIPTS = frozenset({int(RequestCode.ACK_MESSAGE), int(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)})
+"""Their records are a struct rmq_pop_ack_fields, the others a struct rmq_pop_fields."""
 SHARE_OF_ENTRIES = 4
 """A group may have this part of all entries open: nothing of one group can take what another needs."""
 SHARE_MIN: int = lib.RMQ_POP_MESSAGES_MAX
@@ -109,7 +112,7 @@ class NativeDesk:
         """
         row, code = self.struct.row, request.command.code
         fill_plain_request(request, role, row.ask, row.asked)
-        fields = row.pop if code == RequestCode.POP_MESSAGE else row.ack
+        fields = row.ack if code in OF_RECEIPTS else row.pop
         ffi.memmove(ffi.addressof(fields), record.data, len(record.data))
         ffi.memmove(row.text, record.text, len(record.text))
         row.has_waited = has_waited

@@ -12,6 +12,7 @@ CODES = (
     RequestCode.BATCH_ACK_MESSAGE,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     RequestCode.PEEK_MESSAGE,
+    RequestCode.NOTIFICATION,
     RequestCode.POLLING_INFO,
 )
 

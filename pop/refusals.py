@@ -20,6 +20,7 @@ _ZEROS: Mapping[int, Mapping[str, str]] = {
     RequestCode.POP_MESSAGE: _ZERO_OF_POP,
     RequestCode.PEEK_MESSAGE: _ZERO_OF_POP,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"},
+    RequestCode.NOTIFICATION: {"hasMsg": "false", "pollingFull": "false"},
     RequestCode.POLLING_INFO: {"pollingNum": "0"},
 }
 

@@ -19,7 +19,7 @@ from ringmq.native import ffi, lib
 from ringmq.pop.batch_acks import checked_flag, read_batch_ack
 from ringmq.pop.filter_queue import Expression, FilterQueue, Found
 from ringmq.pop.filters import Filters
-from ringmq.pop.native_desk import TABLES, NativeDesk
+from ringmq.pop.native_desk import OF_RECEIPTS, TABLES, NativeDesk
 from ringmq.pop.questions import PopAsk, PopAsks
 from ringmq.pop.refusals import Refused, refusal, zero_fields
 from ringmq.pop.role_words import Counter
@@ -201,8 +201,8 @@ class PopRequests:
     def _asked(self, request: Request) -> Refused:
         """The parts of the row, which C has refused."""
         row, code = self._desk.struct.row, request.command.code
-        is_pop = code == RequestCode.POP_MESSAGE
-        fields = row.pop if is_pop else row.ack
+        has_receipt = code in OF_RECEIPTS
+        fields = row.ack if has_receipt else row.pop
         texts = bytes(ffi.buffer(row.text, fields.head.text_bytes))
         topic, queues, bounds = text_at(fields.topic, texts), 0, (0, 0)
         topic_id = self._plane.topic_find(topic)
@@ -211,11 +211,11 @@ class PopRequests:
             slot = self._plane.queue_find(topic_id, fields.queue_id) if fields.queue_id >= 0 else None
             if slot is not None:
                 bounds = int(self._plane.queue(slot).min_offset), int(self._plane.queue(slot).max_offset)
-        has_receipt = not is_pop and fields.head.present & _RECEIPT
+        receipt = text_at(fields.receipt, texts) if has_receipt and fields.head.present & _RECEIPT else None
         return Refused(
             code, text_at(fields.group, texts), topic, int(fields.queue_id), request.connection.address,
-            self._config().broker_ip1, queues, bounds, 0 if is_pop else int(fields.offset), int(fields.invisible_ms),
-            text_at(fields.receipt, texts) if has_receipt else None, self._cause() or "",
+            self._config().broker_ip1, queues, bounds, int(fields.offset) if has_receipt else 0,
+            int(fields.invisible_ms), receipt, self._cause() or "",
         )  # fmt: skip
 
     def _slow(self) -> list[Request]:

@@ -30,6 +30,12 @@ class Counter(IntEnum):
     """Pops that were answered empty, because too many messages are open."""
     FULL = lib.RMQ_POP_COUNT_FULL
     """Pops that found nothing, and could not wait because too many do."""
+    NOTIFIED = lib.RMQ_POP_COUNT_NOTIFIED
+    """Notifications that said that a message is there."""
+    NOT_NOTIFIED = lib.RMQ_POP_COUNT_NOT_NOTIFIED
+    """Notifications that said that none is."""
+    NOTIFY_FULL = lib.RMQ_POP_COUNT_NOTIFY_FULL
+    """Notifications that found none, and could not wait because too many do."""
     PASSED_OVER = lib.RMQ_POP_COUNT_PASSED_OVER
     """Copies in retry topics that no consumer gets, because the message was acknowledged before."""
     UNREADABLE = lib.RMQ_POP_COUNT_UNREADABLE

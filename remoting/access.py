@@ -47,6 +47,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.BATCH_ACK_MESSAGE: Access.DATA,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Access.DATA,
     RequestCode.PEEK_MESSAGE: Access.DATA,
+    RequestCode.NOTIFICATION: Access.DATA,
     RequestCode.POLLING_INFO: Access.DATA,
     RequestCode.QUERY_MESSAGE: Access.DATA,
     RequestCode.VIEW_MESSAGE_BY_ID: Access.DATA,

@@ -25,7 +25,7 @@ from ringmq.store import record as records
 ROLE, READER = lib.RMQ_ROLE_POP, lib.RMQ_ROLE_READ
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
-CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, POLLING_INFO)
+CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, NOTIFICATION, POLLING_INFO)
 PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, CODES)
 PORT = PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS)
 BROKER = "broker-a"
@@ -380,6 +380,12 @@ class Stage:
     def polling_info(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
         """The number of polls that wait."""
         return self.ask(POLLING_INFO, {"consumerGroup": group, "topic": topic, "queueId": -1} | fields)
+
+    def notification(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
+        """One question whether a pop would find a message."""
+        more = {key: fields.pop(key) for key in ("odd", "oneway", "connection") if key in fields}
+        asked = {"consumerGroup": group, "topic": topic, "queueId": -1, "pollTime": 0, "bornTime": 0}
+        return self.ask(NOTIFICATION, asked | fields, **more)
 
     def _assembled(self, payload: bytes) -> tuple[bytes, bytes, int]:
         """(frame, the other frame, pieces), with the checks of a read worker."""

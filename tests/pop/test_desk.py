@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desk_stage import CHANGE, NOTIFICATION, POP, READER, Stage, receipts
+from desk_stage import CHANGE, POP, READER, Stage, receipts
 from plane_kit import maps_of
 
 from ringmq.broker.requests.request import Request
@@ -302,7 +302,7 @@ def test_a_slow_request_is_named(stage: Stage, odd: bool) -> None:
 
 
 def test_an_unknown_code_is_answered(stage: Stage) -> None:
-    answer = stage.ask(NOTIFICATION, {})
+    answer = stage.ask(200056, {})
     assert answer.code == 3
 
 

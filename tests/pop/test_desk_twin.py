@@ -37,6 +37,7 @@ class Pair:
         state = self.stage.desk.native.struct.random
         self.twin = TwinDesk(self.queues, settings, state)
         self.open: list[tuple[Answer, TwinAnswer]] = []
+        self.told: set[str] = set()
 
     def send(self) -> None:
         flag = self.rng.choice([flag for flag, queues in self.queues.items() if queues])
@@ -73,6 +74,12 @@ class Pair:
         if expected.picks:
             self.open.append((answer, expected))
 
+    def notification(self) -> None:
+        queue_id = self.rng.choice([-1, self.rng.randrange(len(self.queues[NORMAL]))])
+        answer = self.stage.notification(queueId=queue_id)
+        assert answer.fields["hasMsg"] == str(self.twin.has_message(queue_id)).lower()
+        self.told.add(answer.fields["hasMsg"])
+
     def unsent(self) -> None:
         if self.open:
             answer, expected = self.open.pop(self.rng.randrange(len(self.open)))
@@ -94,6 +101,8 @@ def test_c_chooses_as_the_twin_does(tmp_path: Path, seed: int) -> None:
     for _ in range(4):
         pair.send()
     for _ in range(120):
-        rng.choices([pair.pop, pair.send, pair.unsent, pair.ack, pair.retain], [12, 3, 3, 3, 1])[0]()
+        steps = [pair.pop, pair.notification, pair.send, pair.unsent, pair.ack, pair.retain]
+        rng.choices(steps, [12, 6, 3, 3, 3, 1])[0]()
+    assert pair.told == {"true", "false"}
     assert pair.stage.desk.native.struct.trouble_error == 0
     assert lib.rmq_pop_entries_free(pair.stage.windows) > 0

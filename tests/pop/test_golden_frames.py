@@ -18,8 +18,11 @@ from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 
 FRAMES = Path(__file__).parent.parent / "golden" / "pop" / "frames.jsonl"
 POP, ACK, BATCH_ACK, CHANGE = 200050, 200051, 200151, 200053
-PEEK, POLLING_INFO = 200052, 200055
-NATIVE = {POP: lib.rmq_pop_table, ACK: lib.rmq_pop_ack_table, CHANGE: lib.rmq_pop_change_table}
+PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
+NATIVE = {
+    POP: lib.rmq_pop_table, ACK: lib.rmq_pop_ack_table, CHANGE: lib.rmq_pop_change_table,
+    NOTIFICATION: lib.rmq_pop_notification_table,
+}  # fmt: skip
 
 
 class Pair(NamedTuple):
@@ -133,6 +136,27 @@ def test_answers_to_acks_have_the_bytes_of_stock() -> None:
         out = ffi.new("uint8_t[]", lib.rmq_error_answer_bound(head, ffi.NULL))
         size = lib.rmq_error_answer_put(out, head, ffi.NULL)
         assert bytes(ffi.buffer(out, size)) == pair.answer
+
+
+def test_answers_to_notifications_have_the_bytes_of_stock() -> None:
+    answers = {pair.name: pair.answer for pair in PAIRS if pair.asked.code == NOTIFICATION}
+    assert {name: decode_frame(frame).ext_fields["hasMsg"] for name, frame in answers.items()} == {
+        "1-notification-none": "false", "1-notification-timeout": "false", "1-notification-arrival": "true",
+        "1-notification-has": "true", "1-notification-unknown-topic": "false",
+    }  # fmt: skip
+    for frame in answers.values():
+        command = decode_frame(frame)
+        remark = ffi.from_buffer((command.remark or "").encode())
+        answer = ffi.new("struct rmq_notification_answer *", {
+            "head": {
+                "code": command.code, "opaque": command.opaque, "serialise": lib.RMQ_SERIALISE_JSON,
+                "remark": ffi.cast("char *", remark), "remark_length": len(remark),
+            },
+            "has_message": command.ext_fields["hasMsg"] == "true", "is_full": command.ext_fields["pollingFull"] == "true",
+        })  # fmt: skip
+        out = ffi.new("uint8_t[]", lib.rmq_notification_answer_bound(answer))
+        size = lib.rmq_notification_answer_put(out, answer)
+        assert bytes(ffi.buffer(out, size)) == frame
 
 
 def look_header(pair: Pair) -> bytes:

@@ -447,3 +447,18 @@ size_t rmq_pop_answer_put(uint8_t *to, const struct rmq_pop_answer *a)
     *at++ = '}';
     return end_json(to, at, &a->head, a->body_length);
 }
+
+size_t rmq_notification_answer_bound(const struct rmq_notification_answer *a) { return head_bound(&a->head) + 64; }
+
+size_t rmq_notification_answer_put(uint8_t *to, const struct rmq_notification_answer *a)
+{
+    int is_binary = a->head.serialise == RMQ_SERIALISE_BINARY;
+    uint8_t *begin = is_binary ? begin_binary(to, &a->head) : begin_json(to, &a->head), *at = begin;
+    const uint8_t *yes = (const uint8_t *)"true", *no = (const uint8_t *)"false";
+    at = FIELD("hasMsg", a->has_message ? yes : no, a->has_message ? 4 : 5);
+    at = FIELD("pollingFull", a->is_full ? yes : no, a->is_full ? 4 : 5);
+    if (is_binary)
+        return end_binary(to, at, begin, 0);
+    *at++ = '}';
+    return end_json(to, at, &a->head, 0);
+}

@@ -67,12 +67,20 @@ struct rmq_pop_answer {
     uint32_t body_length;           /* sent behind the frame header */
 };
 
+/* The answer to NOTIFICATION. */
+struct rmq_notification_answer {
+    struct rmq_answer_head head;
+    uint32_t has_message, is_full;  /* pollingFull */
+};
+
 size_t rmq_send_answer_bound(const struct rmq_send_answer *answer);
 size_t rmq_send_answer_put(uint8_t *to, const struct rmq_send_answer *answer);
 size_t rmq_pull_answer_bound(const struct rmq_pull_answer *answer);
 size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer);
 size_t rmq_pop_answer_bound(const struct rmq_pop_answer *answer);
 size_t rmq_pop_answer_put(uint8_t *to, const struct rmq_pop_answer *answer);
+size_t rmq_notification_answer_bound(const struct rmq_notification_answer *answer);
+size_t rmq_notification_answer_put(uint8_t *to, const struct rmq_notification_answer *answer);
 /* Error answer; `broker` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
 size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
 size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/number_text.h"
-#include "codec/answer.h"
 #include "metrics/pull_stats.h"
 #include "plane/settings_word.h"
 #include "pop/pop_hold.h"
@@ -14,7 +13,6 @@
 #define INFO_BYTES_MAX 2048u     /* of one info string of 32 messages */
 #define HEADER_BYTES_MAX 5120u   /* of an answer */
 #define RECEIPT_BYTES_MAX 512u
-#define PERM_READ 4u
 #define EMPTY_REMARK RMQ_POP_NOTHING
 #define POLLING_FULL 209
 #define POLLING_TIMEOUT 210
@@ -51,22 +49,14 @@ static uint32_t find_filter(struct rmq_pop_desk *d, struct asked *a)
 
 static uint32_t find_topic(struct rmq_pop_desk *d, struct asked *a)
 {
-    uint64_t config;
-    const struct rmq_plain_text topic = a->fields->topic, group = a->fields->group;
-    uint32_t id = rmq_pop_topic_id(d, a->text + topic.at, topic.length, &config);
-    if (id == RMQ_NONE)
-        return RMQ_POP_NO_TOPIC;
-    if (!(rmq_topic_perm(config) & PERM_READ))
-        return RMQ_POP_TOPIC_UNREADABLE;
+    struct rmq_pop_target target;
+    uint32_t why = rmq_pop_find_target(d, a->fields, a->text, &target);
+    if (why != RMQ_POP_SERVED)
+        return why;
+    a->group_id = target.group_id;
     a->origin = (struct rmq_pop_source){
-        .topic_id = id, .flag = RMQ_POP_FLAG_NORMAL, .queues = rmq_topic_read_queues(config), .queue_id = a->fields->queue_id};
-    if (a->fields->queue_id >= (int32_t)a->origin.queues)
-        return RMQ_POP_NO_QUEUE;
-    a->group_id = rmq_group_find(d->plane, (const char *)a->text + group.at, group.length);
-    uint64_t settings = a->group_id == RMQ_NONE ? 0 : rmq_load(&rmq_group_at(d->plane, a->group_id)->config);
-    if (!(settings & RMQ_GROUP_LIVE))
-        return RMQ_POP_NO_GROUP;
-    return settings & RMQ_GROUP_CONSUME_ENABLE ? RMQ_POP_SERVED : RMQ_POP_GROUP_DISABLED;
+        .topic_id = target.topic_id, .flag = RMQ_POP_FLAG_NORMAL, .queues = target.queues, .queue_id = a->fields->queue_id};
+    return RMQ_POP_SERVED;
 }
 
 /* A client that waits no longer gets no messages. The start of this process, and what it makes for a request, are no fault of the
@@ -110,12 +100,6 @@ static struct rmq_pop_key key_of(const struct asked *a)
 {
     int32_t queue_id = a->fields->queue_id < 0 ? -1 : a->fields->queue_id;
     return (struct rmq_pop_key){.topic_id = a->origin.topic_id, .group_id = a->group_id, .queue_id = queue_id};
-}
-
-/* 1: it is a poll, and its topic was deleted and made anew. Arrivals would not wake it. */
-static int is_of_another_topic(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct asked *a)
-{
-    return row->held && rmq_pop_polls_at(d->polls, row->held - 1)->ask.key.topic_id != a->origin.topic_id;
 }
 
 /* --- picks --------------------------------------------------------------------------------------------------- */
@@ -271,19 +255,13 @@ static void put_infos(const struct rmq_pop_picks *p, uint8_t *to, struct rmq_pop
     answer->offsets_length = (uint32_t)(at - to);
 }
 
-static struct rmq_answer_head head_of(const struct rmq_pop_row *row, int32_t code, const char *remark)
-{
-    return (struct rmq_answer_head){.code = code, .opaque = row->asked.opaque, .serialise = row->asked.serialise, .remark = remark,
-                                    .remark_length = (uint32_t)strlen(remark)};
-}
-
 static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int32_t code, int64_t pop_time_ms, uint32_t revive_queue,
                           int64_t rest)
 {
     const uint8_t *none = (const uint8_t *)"";
     struct rmq_pop_answer answer = {
-        .head = head_of(row, code, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms, .rest = rest,
-        .starts = none, .offsets = none, .revive_queue = (int32_t)revive_queue};
+        .head = rmq_pop_head_of(row, code, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms,
+        .rest = rest, .starts = none, .offsets = none, .revive_queue = (int32_t)revive_queue};
     return (uint32_t)rmq_pop_answer_put(to, &answer);
 }
 
@@ -380,8 +358,8 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, co
 {
     uint8_t infos[2 * INFO_BYTES_MAX], header[HEADER_BYTES_MAX];
     struct rmq_pop_answer answer = {
-        .head = head_of(row, 0, FOUND_REMARK), .pop_time_ms = give->pop_time_ms, .invisible_ms = give->invisible_ms, .rest = p->rest,
-        .revive_queue = give->revive_queue, .body_length = (uint32_t)body->bytes};
+        .head = rmq_pop_head_of(row, 0, FOUND_REMARK), .pop_time_ms = give->pop_time_ms, .invisible_ms = give->invisible_ms,
+        .rest = p->rest, .revive_queue = give->revive_queue, .body_length = (uint32_t)body->bytes};
     put_infos(p, infos, &answer);
     uint32_t header_bytes = (uint32_t)rmq_pop_answer_put(header, &answer);
     struct rmq_records_head *head = (struct rmq_records_head *)d->payload;
@@ -438,7 +416,7 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
     struct asked asked = {.fields = &row->pop, .text = row->text};
     uint32_t why = check(d, &asked);
-    if (why == RMQ_POP_SERVED && is_of_another_topic(d, row, &asked))
+    if (why == RMQ_POP_SERVED && rmq_pop_is_of_another_topic(d, row, asked.origin.topic_id))
         why = RMQ_POP_NO_TOPIC;
     if (why != RMQ_POP_SERVED)
         return why;

@@ -5,6 +5,7 @@
 #include "plane/settings_word.h"
 #include "pop/pop_desk.h"
 
+#define PERM_READ 4u
 #define ENTRIES_MIN (2 * RMQ_POP_MESSAGES_MAX) /* one answer may need one for each message */
 
 uint32_t rmq_pop_retry_topic(uint8_t *to, const uint8_t *group, uint32_t group_length, const uint8_t *topic, uint32_t topic_length,
@@ -38,6 +39,26 @@ uint32_t rmq_pop_topic_id(const struct rmq_pop_desk *d, const uint8_t *name, uin
     return rmq_topic_is_live(*config) && !(rmq_topic_flags(*config) & RMQ_TOPIC_RECOVERED) ? id : RMQ_NONE;
 }
 
+uint32_t rmq_pop_find_target(const struct rmq_pop_desk *d, const struct rmq_pop_fields *fields, const uint8_t *text,
+                             struct rmq_pop_target *target)
+{
+    uint64_t config;
+    const struct rmq_plain_text topic = fields->topic, group = fields->group;
+    target->topic_id = rmq_pop_topic_id(d, text + topic.at, topic.length, &config);
+    if (target->topic_id == RMQ_NONE)
+        return RMQ_POP_NO_TOPIC;
+    if (!(rmq_topic_perm(config) & PERM_READ))
+        return RMQ_POP_TOPIC_UNREADABLE;
+    target->queues = rmq_topic_read_queues(config);
+    if (fields->queue_id >= (int32_t)target->queues)
+        return RMQ_POP_NO_QUEUE;
+    target->group_id = rmq_group_find(d->plane, (const char *)text + group.at, group.length);
+    uint64_t settings = target->group_id == RMQ_NONE ? 0 : rmq_load(&rmq_group_at(d->plane, target->group_id)->config);
+    if (!(settings & RMQ_GROUP_LIVE))
+        return RMQ_POP_NO_GROUP;
+    return settings & RMQ_GROUP_CONSUME_ENABLE ? RMQ_POP_SERVED : RMQ_POP_GROUP_DISABLED;
+}
+
 uint32_t rmq_pop_room(const struct rmq_pop_desk *d, uint32_t asker)
 {
     const struct rmq_ring *ring = &rmq_plane_header_of(d->plane)->asks.answerer[d->answerer].answers[asker];
@@ -45,6 +66,12 @@ uint32_t rmq_pop_room(const struct rmq_pop_desk *d, uint32_t asker)
     if (room > d->room_bytes)
         room = d->room_bytes;
     return room > sizeof(struct rmq_verdict) + 8 ? (uint32_t)(room - sizeof(struct rmq_verdict) - 8) : 0;
+}
+
+struct rmq_answer_head rmq_pop_head_of(const struct rmq_pop_row *row, int32_t code, const char *remark)
+{
+    return (struct rmq_answer_head){.code = code, .opaque = row->asked.opaque, .serialise = row->asked.serialise,
+                                    .remark = remark, .remark_length = (uint32_t)strlen(remark)};
 }
 
 void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,

@@ -17,6 +17,7 @@ uint32_t rmq_pop_serve(struct rmq_pop_desk *d, int32_t code)
     case RMQ_CODE_POP: return rmq_pop_serve_pop(d, &d->row);
     case RMQ_CODE_POP_ACK: return rmq_pop_serve_ack(d, &d->row);
     case RMQ_CODE_POP_CHANGE: return rmq_pop_serve_change(d, &d->row);
+    case RMQ_CODE_POP_NOTIFICATION: return rmq_pop_serve_notification(d, &d->row);
     default: return RMQ_POP_ODD;
     }
 }
@@ -35,11 +36,21 @@ static int32_t code_of(const uint8_t *frame, uint32_t length)
     return code;
 }
 
-static int read_row(struct rmq_pop_row *row, int32_t code)
+static const struct rmq_plain_table *table_of(int32_t code)
 {
-    void *fields = code == RMQ_CODE_POP ? (void *)&row->pop : (void *)&row->ack;
-    const struct rmq_plain_table *table = code == RMQ_CODE_POP ? &rmq_pop_table
-                                          : code == RMQ_CODE_POP_ACK ? &rmq_pop_ack_table : &rmq_pop_change_table;
+    switch (code) {
+    case RMQ_CODE_POP: return &rmq_pop_table;
+    case RMQ_CODE_POP_ACK: return &rmq_pop_ack_table;
+    case RMQ_CODE_POP_CHANGE: return &rmq_pop_change_table;
+    case RMQ_CODE_POP_NOTIFICATION: return &rmq_pop_notification_table;
+    default: return NULL;
+    }
+}
+
+static int read_row(struct rmq_pop_row *row, const struct rmq_plain_table *table)
+{
+    int is_ack = table->code == RMQ_CODE_POP_ACK || table->code == RMQ_CODE_POP_CHANGE;
+    void *fields = is_ack ? (void *)&row->ack : (void *)&row->pop;
     return rmq_plain_decode(table, row->frame, row->frame_bytes, &row->asked, fields, row->text) == RMQ_PLAIN_READ;
 }
 
@@ -67,9 +78,8 @@ static uint32_t serve_plain(struct rmq_pop_desk *d, const struct rmq_inbox_recor
     row->has_waited = 0;
     if (code == RMQ_CODE_POP_BATCH_ACK)
         return rmq_pop_serve_batch_ack(d, record);
-    if (code != RMQ_CODE_POP && code != RMQ_CODE_POP_ACK && code != RMQ_CODE_POP_CHANGE)
-        return RMQ_POP_ODD;
-    return read_row(row, code) ? rmq_pop_serve(d, code) : RMQ_POP_ODD;
+    const struct rmq_plain_table *table = table_of(code);
+    return table && read_row(row, table) ? rmq_pop_serve(d, code) : RMQ_POP_ODD;
 }
 
 uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *taken)

@@ -8,6 +8,7 @@
 #ifndef RMQ_POP_DESK_H
 #define RMQ_POP_DESK_H
 
+#include "codec/answer.h"
 #include "metrics/latency.h"
 #include "plane/serving.h"
 #include "pop/pop_filters.h"
@@ -65,7 +66,10 @@
 #define RMQ_POP_COUNT_PASSED_OVER 10 /* copies whose message was acknowledged in time */
 #define RMQ_POP_COUNT_UNREADABLE 11  /* looks at queues whose units or records cannot be read now */
 #define RMQ_POP_COUNT_FULL 12        /* pops that found nothing and could not wait */
-#define RMQ_POP_COUNTERS_END 13      /* the next ones are free */
+#define RMQ_POP_COUNT_NOTIFIED 13    /* notifications that a message is there */
+#define RMQ_POP_COUNT_NOT_NOTIFIED 14 /* that none is */
+#define RMQ_POP_COUNT_NOTIFY_FULL 15 /* that found none and could not wait */
+#define RMQ_POP_COUNTERS_END 16      /* the next ones are free */
 
 /* A request. */
 struct rmq_pop_row {
@@ -78,6 +82,7 @@ struct rmq_pop_row {
     uint32_t frame_bytes;
     uint32_t held, serial;           /* of a poll that is served again: its number + 1, and its serial; 0: another request */
     uint32_t is_last;                /* its time is over: it is answered, whatever is there */
+    int64_t there;                   /* of an answered notification: messages of its key, at least; they are for as many polls */
     int64_t until_ns;                /* an earlier process has held it until then; 0: none has */
     uint8_t text[RMQ_POP_TEXT_BYTES_MAX];
 };
@@ -130,7 +135,7 @@ struct rmq_pop_desk {
     struct rmq_pop_row row;
 };
 
-/* Serves the row. `code`: RMQ_CODE_POP, _ACK or _CHANGE. The caller wakes the read workers by rmq_pop_desk_wake. */
+/* Serves the row. `code`: RMQ_CODE_POP, _ACK, _CHANGE or _NOTIFICATION. The caller wakes the read workers by rmq_pop_desk_wake. */
 uint32_t rmq_pop_serve(struct rmq_pop_desk *d, int32_t code);
 /* Serves plain asks from the front of the inbox, at most `room`. Returns RMQ_POP_*; at any but SERVED and SLOW the next ask is
  * still in the inbox, and is the row if it is plain. *taken = asks that left the inbox. */
@@ -156,9 +161,18 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
 uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row);
 uint32_t rmq_pop_serve_ack(struct rmq_pop_desk *d, struct rmq_pop_row *row);
 uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row);
+uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *row);
 /* A batch of acknowledgements in the regular shape, in the inbox. RMQ_POP_ODD: another shape, nothing was done. */
 uint32_t rmq_pop_serve_batch_ack(struct rmq_pop_desk *d, const struct rmq_inbox_record *record);
 
+/* The topic and the group that a request names. */
+struct rmq_pop_target {
+    uint32_t topic_id, group_id;
+    uint32_t queues;                 /* read queues */
+};
+/* Finds both, with the checks of stock in their order. SERVED, or the check that fails. */
+uint32_t rmq_pop_find_target(const struct rmq_pop_desk *d, const struct rmq_pop_fields *fields, const uint8_t *text,
+                             struct rmq_pop_target *target);
 /* Name of the retry topic; 0: it would be too long. `to` has RMQ_NAME_MAX bytes. */
 uint32_t rmq_pop_retry_topic(uint8_t *to, const uint8_t *group, uint32_t group_length, const uint8_t *topic, uint32_t topic_length,
                              uint32_t flag);
@@ -168,6 +182,7 @@ uint32_t rmq_pop_window_of(const struct rmq_pop_desk *d, uint32_t group_id, uint
 uint32_t rmq_pop_topic_id(const struct rmq_pop_desk *d, const uint8_t *name, uint32_t length, uint64_t *config);
 /* Bytes of a payload for which the asker's ring of answers has room. */
 uint32_t rmq_pop_room(const struct rmq_pop_desk *d, uint32_t asker);
+struct rmq_answer_head rmq_pop_head_of(const struct rmq_pop_row *row, int32_t code, const char *remark);
 /* Puts an answer, to a poll into its slot. A oneway request gets none, and its read worker forgets it. */
 void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,
                  uint32_t length);

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "codec/answer.h"
 #include "plane/port.h"
 #include "plane/settings_word.h"
 
@@ -58,7 +57,7 @@ static int want(struct rmq_pop_desk *d, uint32_t topic_id, int32_t queue_id)
     return is_new;
 }
 
-static uint32_t retry_id(const struct rmq_pop_desk *d, const struct rmq_pop_key *key, uint32_t flag)
+uint32_t rmq_pop_retry_id(const struct rmq_pop_desk *d, const struct rmq_pop_key *key, uint32_t flag)
 {
     const struct rmq_group *group = rmq_group_at(d->plane, key->group_id);
     const struct rmq_topic *topic = rmq_topic_at(d->plane, key->topic_id);
@@ -71,7 +70,7 @@ static uint32_t retry_id(const struct rmq_pop_desk *d, const struct rmq_pop_key 
 
 void rmq_pop_want_all(struct rmq_pop_desk *d, const struct rmq_pop_key *key)
 {
-    uint32_t v1 = retry_id(d, key, RMQ_POP_FLAG_RETRY_V1), v2 = retry_id(d, key, RMQ_POP_FLAG_RETRY_V2);
+    uint32_t v1 = rmq_pop_retry_id(d, key, RMQ_POP_FLAG_RETRY_V1), v2 = rmq_pop_retry_id(d, key, RMQ_POP_FLAG_RETRY_V2);
     int is_new = want(d, key->topic_id, key->queue_id);
     rmq_pop_polls_set_retries(d->polls, key, v1, v2);
     if (v1 != RMQ_NONE)
@@ -93,7 +92,9 @@ static int64_t until_of(const struct rmq_pop_desk *d, const struct rmq_pop_row *
     if (row->pop.poll_ms <= 0)
         return 0;
     if (__builtin_add_overflow(born_ms, row->pop.poll_ms, &end_ms))
-        end_ms = INT64_MAX; /* a later one than now, or it were refused */
+        end_ms = INT64_MAX;
+    if (end_ms <= d->now_ms)
+        return 0; /* stock refuses no notification for it, however late it is */
     int64_t left_ms = end_ms - d->now_ms;
     return d->now_ns + (left_ms < HELD_MS_MAX ? left_ms : HELD_MS_MAX) * NS_A_MS;
 }
@@ -111,25 +112,38 @@ static uint32_t keep(struct rmq_pop_desk *d, const struct rmq_pop_row *row, cons
     return rmq_pop_polls_add(d->polls, &d->poll_limits, &ask, bytes, (uint32_t)sizeof request + row->pop.head.text_bytes);
 }
 
+/* The answer of the read worker at the end of the poll's time. */
+static uint32_t put_end(const struct rmq_pop_row *row, uint8_t *to, uint32_t kind)
+{
+    struct rmq_notification_answer notification = {.head = rmq_pop_head_of(row, 0, RMQ_POP_NOTHING_SET)};
+    struct rmq_pop_answer pop = {.head = rmq_pop_head_of(row, 210, RMQ_POP_NOTHING)};
+    return (uint32_t)(kind == RMQ_POP_POLL_NOTIFICATION ? rmq_notification_answer_put(to, &notification)
+                                                        : rmq_pop_answer_put(to, &pop));
+}
+
 static void put_hold(struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint32_t number, int64_t until_ns)
 {
     struct rmq_hold *hold = (struct rmq_hold *)d->payload;
     uint8_t *answer_at = d->payload + sizeof *hold + row->frame_bytes;
-    struct rmq_pop_answer answer = {
-        .head = {.code = 210, .opaque = row->asked.opaque, .serialise = row->asked.serialise, .remark = RMQ_POP_NOTHING,
-                 .remark_length = sizeof RMQ_POP_NOTHING - 1}};
-    struct rmq_verdict verdict = {.type = RMQ_VERDICT_HOLD, .serial = rmq_pop_polls_at(d->polls, number)->ask.serial};
+    const struct rmq_pop_poll_ask *poll = &rmq_pop_polls_at(d->polls, number)->ask;
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_HOLD, .serial = poll->serial};
     *hold = (struct rmq_hold){.slot = number, .ask_bytes = row->frame_bytes, .deadline_ns = until_ns};
     memcpy(hold + 1, row->frame, row->frame_bytes);
-    hold->answer_bytes = (uint32_t)rmq_pop_answer_put(answer_at, &answer);
+    hold->answer_bytes = put_end(row, answer_at, poll->key.kind);
     rmq_pop_put(d, row, &verdict, d->payload, (uint32_t)(answer_at - d->payload) + hold->answer_bytes);
 }
 
-static int may_wait(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, int64_t until_ns)
+static int may_wait(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint32_t kind, int64_t until_ns)
 {
+    int wants_some = kind == RMQ_POP_POLL_NOTIFICATION || row->pop.messages_max > 0;
     uint64_t bytes = sizeof(struct rmq_hold) + (uint64_t)row->frame_bytes + ANSWER_BYTES;
-    return row->pop.messages_max > 0 && !row->asked.is_oneway && row->frame && until_ns - LEAD_MS * NS_A_MS > d->now_ns &&
+    return wants_some && !row->asked.is_oneway && row->frame && until_ns - LEAD_MS * NS_A_MS > d->now_ns &&
            bytes <= rmq_pop_room(d, row->ask.role);
+}
+
+int rmq_pop_is_of_another_topic(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, uint32_t topic_id)
+{
+    return row->held && rmq_pop_polls_at(d->polls, row->held - 1)->ask.key.topic_id != topic_id;
 }
 
 enum rmq_pop_waiting rmq_pop_wait(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_key *key,
@@ -140,7 +154,7 @@ enum rmq_pop_waiting rmq_pop_wait(struct rmq_pop_desk *d, const struct rmq_pop_r
         return RMQ_POP_IS_OVER;
     if (!row->held) {
         int64_t until_ns = until_of(d, row);
-        if (!may_wait(d, row, until_ns))
+        if (!may_wait(d, row, key->kind, until_ns))
             return RMQ_POP_IS_OVER;
         number = keep(d, row, key, until_ns);
         if (number == RMQ_NONE)

@@ -35,6 +35,12 @@ _Static_assert(RMQ_POP_BITS_BYTES_MAX * 8 == RMQ_POP_SPAN_MAX, "bit maps");
         .refusal = "parse the consumer's subscription failed", .refusal_code = SUBSCRIPTION_PARSE_FAILED) \
     ROW(record, order, "order", RMQ_FIELD_BOOL, 0, 0) \
     ROW(record, head, "attemptId", RMQ_FIELD_UNKEPT, 0, 0)
+#define NOTIFICATION_ROWS(ROW, record) \
+    NAMES(ROW, record) \
+    ROW(record, poll_ms, "pollTime", RMQ_FIELD_INT64, 1, 0) \
+    ROW(record, born_ms, "bornTime", RMQ_FIELD_INT64, 0, 0) \
+    ROW(record, order, "order", RMQ_FIELD_BOOL, 0, 0) \
+    ROW(record, head, "attemptId", RMQ_FIELD_UNKEPT, 0, 0)
 #define ACK_ROWS(ROW, record) \
     NAMES(ROW, record) \
     ROW(record, receipt, "extraInfo", RMQ_FIELD_TEXT, 0, RMQ_POP_RECEIPT_BYTES_MAX) \
@@ -49,6 +55,8 @@ const struct rmq_plain_table rmq_pop_ack_table = {
     .header = "AckMessageRequestHeader", .code = RMQ_CODE_POP_ACK, RMQ_PLAIN_ROWS(ACK_ROWS, rmq_pop_ack_fields)};
 const struct rmq_plain_table rmq_pop_change_table = {
     .header = "ChangeInvisibleTimeRequestHeader", .code = RMQ_CODE_POP_CHANGE, RMQ_PLAIN_ROWS(CHANGE_ROWS, rmq_pop_ack_fields)};
+const struct rmq_plain_table rmq_pop_notification_table = {
+    .header = "NotificationRequestHeader", .code = RMQ_CODE_POP_NOTIFICATION, RMQ_PLAIN_ROWS(NOTIFICATION_ROWS, rmq_pop_fields)};
 
 int rmq_pop_receipt_read(const uint8_t *text, uint32_t length, struct rmq_pop_receipt *out)
 {

@@ -1,5 +1,6 @@
 /* pop_requests.h: requests of consumers that take single messages, as records: POP (200050), ACK (200051), CHANGE_INVISIBLE
- * (200053). A batch of acknowledgements (200151) is a JSON body (pop_batch_acks.h). Twin of the receipts: ringmq/pop/receipts.py.
+ * (200053), NOTIFICATION (200054). A batch of acknowledgements (200151) is a JSON body (pop_batch_acks.h). Twin of the receipts:
+ * ringmq/pop/receipts.py.
  */
 #ifndef RMQ_POP_REQUESTS_H
 #define RMQ_POP_REQUESTS_H
@@ -10,6 +11,7 @@
 #define RMQ_CODE_POP 200050
 #define RMQ_CODE_POP_ACK 200051
 #define RMQ_CODE_POP_CHANGE 200053
+#define RMQ_CODE_POP_NOTIFICATION 200054
 #define RMQ_CODE_POP_BATCH_ACK 200151
 
 #define RMQ_POP_NAME_BYTES_MAX 255       /* of groups and topics */
@@ -24,6 +26,7 @@
 #define RMQ_POP_BITS_BYTES_MAX 16384     /* of a bit map, which has a bit for each offset of a pop */
 #define RMQ_POP_ORDERLY 999              /* revive queue in the receipts of orderly pops */
 
+/* A POP. A NOTIFICATION has of it the names, the times and `order`. */
 struct rmq_pop_fields {
     struct rmq_plain_head head;
     int64_t invisible_ms;
@@ -58,6 +61,7 @@ int rmq_pop_receipt_read(const uint8_t *text, uint32_t length, struct rmq_pop_re
 extern const struct rmq_plain_table rmq_pop_table;
 extern const struct rmq_plain_table rmq_pop_ack_table;
 extern const struct rmq_plain_table rmq_pop_change_table;
+extern const struct rmq_plain_table rmq_pop_notification_table;
 /* cdef-end */
 
 

@@ -61,7 +61,10 @@ static int serve(struct rmq_pop_desk *d, uint32_t number, uint32_t is_last)
     row->held = number + 1;
     row->serial = poll->ask.serial;
     row->is_last = is_last;
-    uint32_t why = d->settings & RMQ_POP_IS_STOPPED ? RMQ_POP_STOPPED : rmq_pop_serve_pop(d, row);
+    row->there = 0;
+    int is_notification = poll->ask.key.kind == RMQ_POP_POLL_NOTIFICATION;
+    uint32_t why = d->settings & RMQ_POP_IS_STOPPED ? RMQ_POP_STOPPED
+                   : is_notification ? rmq_pop_serve_notification(d, row) : rmq_pop_serve_pop(d, row);
     if (why != RMQ_POP_SERVED && why != RMQ_POP_WAITS) {
         struct rmq_verdict verdict = {.type = RMQ_VERDICT_REDO};
         rmq_pop_put(d, row, &verdict, row, 0);
@@ -138,6 +141,34 @@ static void serve_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns)
         rmq_pop_polls_resume(d->polls, number);
 }
 
+/* Answers as many notifications of a key as messages are there, from `number` on. If one finds nothing, the others do not either. */
+static void notify_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns)
+{
+    int64_t told = 0, there = 1;
+    uint32_t without_room = RMQ_NONE;
+    for (uint32_t looks = 0; number != RMQ_NONE && told < there; looks++) {
+        const uint32_t at = number;
+        const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, at);
+        if (looks == LOOKS_OF_KEY || (looks && !has_time(until_ns))) {
+            rmq_pop_polls_resume(d->polls, at);
+            return;
+        }
+        number = rmq_pop_polls_next_of(d->polls, at);
+        if (poll->ask.due_ms <= d->now_ns / NS_A_MS)
+            continue;
+        if (rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN) {
+            without_room = at;
+            continue;
+        }
+        if (!serve(d, at, 0))
+            return;
+        told++;
+        there = d->row.there;
+    }
+    if (without_room != RMQ_NONE && told < there)
+        rmq_pop_polls_put_behind(d->polls, without_room);
+}
+
 static void end_due(struct rmq_pop_desk *d, int64_t until_ns)
 {
     uint32_t steps = STEPS_OF_TURN, number;
@@ -203,7 +234,10 @@ void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
         uint32_t first = rmq_pop_polls_take_awake(d->polls);
         if (first == RMQ_NONE)
             break;
-        serve_key(d, first, until_ns);
+        if (rmq_pop_polls_at(d->polls, first)->ask.key.kind == RMQ_POP_POLL_NOTIFICATION)
+            notify_key(d, first, until_ns);
+        else
+            serve_key(d, first, until_ns);
     }
     end_due(d, rmq_mono_ns() + d->polls_ns);
     rmq_pop_tell_waiting(d);

@@ -1,4 +1,5 @@
-/* pop_waiting.h: pops that wait for a message, woken and ended. A wake-up serves the whole request once more, as in stock.
+/* pop_waiting.h: pops and notifications that wait for a message, woken and ended. A wake-up serves the whole request once more, as
+ * in stock.
  *
  * A key wakes by a message in a queue of its topic or of its retries, by the rest of an answer of the same key, by an answer of the
  * group that no client has received, by a window that begins anew, and if its topic or group is gone. A key for which messages are

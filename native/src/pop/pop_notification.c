@@ -1,0 +1,121 @@
+/* pop_notification.c: NOTIFICATION (200054) tells a client whether a pop would find a message, or waits until one would. It takes
+ * no message, moves no offset and makes no window. Twin of the look: ringmq/pop/desk_twin.py.
+ */
+#include "plane/settings_word.h"
+#include "pop/pop_hold.h"
+
+#define ANSWER_BYTES_MAX 512
+
+/* --- the look --------------------------------------------------------------------------------------------------- */
+
+/* The messages that a pop would find. */
+struct look {
+    int64_t enough;              /* messages: then the look ends */
+    int64_t there;
+    uint32_t is_behind;          /* some are there that a pop cannot get now */
+};
+
+/* Messages that were returned and that retention has left. */
+static int64_t returned_of(struct rmq_pop_desk *d, uint32_t place, int64_t min_offset)
+{
+    int64_t offsets[RMQ_POP_MESSAGES_MAX], count = 0;
+    uint32_t found = rmq_pop_returned(d->windows, place, offsets, RMQ_POP_MESSAGES_MAX);
+    for (uint32_t i = 0; i < found; i++)
+        count += offsets[i] >= min_offset;
+    return count;
+}
+
+static void look_at_queue(struct rmq_pop_desk *d, struct look *look, uint32_t group_id, uint32_t topic_id, uint32_t queue_id)
+{
+    uint32_t slot = rmq_queue_find(d->plane, topic_id, queue_id);
+    if (slot == RMQ_NONE)
+        return; /* it has never had a message */
+    const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+    int64_t max_offset = (int64_t)rmq_load(&queue->max_offset), min_offset = (int64_t)rmq_load(&queue->min_offset), count = 0;
+    uint32_t place = rmq_pop_window_of(d, group_id, slot);
+    int64_t next = rmq_offset_get(d->plane, group_id, slot);
+    if (place != RMQ_NONE) {
+        next = rmq_pop_window_at(d->windows, place)->next_offset;
+        count = returned_of(d, place, min_offset);
+    }
+    if (next < min_offset)
+        next = min_offset;
+    if (max_offset > next)
+        count += max_offset - next;
+    if (count && place != RMQ_NONE && d->open_max && rmq_pop_open_messages(d->windows, place) > d->open_max)
+        look->is_behind = 1;
+    else
+        look->there += count;
+}
+
+static void look_at_topic(struct rmq_pop_desk *d, struct look *look, uint32_t group_id, uint32_t topic_id, uint32_t queues)
+{
+    for (uint32_t i = 0; i < queues && look->there < look->enough; i++)
+        look_at_queue(d, look, group_id, topic_id, i);
+}
+
+static void look_at_retries(struct rmq_pop_desk *d, struct look *look, const struct rmq_pop_key *key, uint32_t flag)
+{
+    uint32_t id = rmq_pop_retry_id(d, key, flag);
+    if (id != RMQ_NONE)
+        look_at_topic(d, look, key->group_id, id, rmq_topic_read_queues(rmq_load(&rmq_topic_at(d->plane, id)->config)));
+}
+
+static struct look look_for(struct rmq_pop_desk *d, const struct rmq_pop_key *key, uint32_t queues, int64_t enough)
+{
+    struct look look = {.enough = enough};
+    if (key->queue_id >= 0)
+        look_at_queue(d, &look, key->group_id, key->topic_id, (uint32_t)key->queue_id);
+    else
+        look_at_topic(d, &look, key->group_id, key->topic_id, queues);
+    if (d->settings & RMQ_POP_RETRY_V2)
+        look_at_retries(d, &look, key, RMQ_POP_FLAG_RETRY_V2);
+    if (d->settings & RMQ_POP_RETRY_V1)
+        look_at_retries(d, &look, key, RMQ_POP_FLAG_RETRY_V1);
+    if (look.there && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, key->group_id)))
+        look.there = 0, look.is_behind = 1;
+    return look;
+}
+
+/* --- the request -------------------------------------------------------------------------------------------------- */
+
+static uint32_t check(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_pop_target *target)
+{
+    if (!(d->settings & RMQ_POP_READABLE))
+        return RMQ_POP_BROKER_UNREADABLE;
+    uint32_t why = rmq_pop_find_target(d, &row->pop, row->text, target);
+    if (why == RMQ_POP_SERVED && rmq_pop_is_of_another_topic(d, row, target->topic_id))
+        return RMQ_POP_NO_TOPIC;
+    return why == RMQ_POP_SERVED && row->pop.order ? RMQ_POP_IS_ORDERLY : why;
+}
+
+static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int has_message, int is_full)
+{
+    uint8_t frame[ANSWER_BYTES_MAX];
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
+    struct rmq_notification_answer answer = {
+        .head = rmq_pop_head_of(row, 0, RMQ_POP_NOTHING_SET), .has_message = (uint32_t)has_message, .is_full = (uint32_t)is_full};
+    rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_notification_answer_put(frame, &answer));
+    rmq_pop_count(d, has_message ? RMQ_POP_COUNT_NOTIFIED : is_full ? RMQ_POP_COUNT_NOTIFY_FULL : RMQ_POP_COUNT_NOT_NOTIFIED, 1);
+}
+
+uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *row)
+{
+    struct rmq_pop_target target;
+    uint32_t why = check(d, row, &target);
+    if (why != RMQ_POP_SERVED)
+        return why;
+    struct rmq_pop_key key = {.topic_id = target.topic_id, .group_id = target.group_id, .kind = RMQ_POP_POLL_NOTIFICATION,
+                              .queue_id = row->pop.queue_id < 0 ? -1 : row->pop.queue_id};
+    struct look look = look_for(d, &key, target.queues, row->held ? rmq_pop_polls_count_of(d->polls, &key) : 1);
+    row->there = look.there;
+    if (look.there) {
+        put_answer(d, row, 1, 0);
+        return RMQ_POP_SERVED;
+    }
+    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, (int)look.is_behind);
+    if (waiting == RMQ_POP_IS_HELD)
+        return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
+    put_answer(d, row, 0, waiting == RMQ_POP_IS_FULL);
+    return RMQ_POP_SERVED;
+}
