@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from itertools import chain
 
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
-from ringmq.broker.control_wiring import handlers_of, limits_of
+from ringmq.broker.control_wiring import handlers_of, limits_of, may_hold
 from ringmq.broker.core import Broker
 from ringmq.broker.health import fault_text
 from ringmq.broker.outbound_calls import OutboundCalls
@@ -99,7 +99,7 @@ class ControlLoop:
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
-        self.worker_asks = WorkerAsks(plane)
+        self.worker_asks = self._asks_of(plane, broker)
         self._saves = TableSaves(
             persistence, self._clock, lambda action: self._guard("config files", action), self._log_files
         )
@@ -133,6 +133,12 @@ class ControlLoop:
                 lib.RMQ_INBOX_HA: self._on_ha_event,
             },
         )
+
+    def _asks_of(self, plane: Plane, broker: Broker) -> WorkerAsks:
+        """The asks to other workers. Requests of operators make them by the part `holders`."""
+        broker.holders.asks = lambda: self.worker_asks
+        broker.holders.is_concerned = may_hold(broker)
+        return WorkerAsks(plane)
 
     def _polls_by(self, calls: OutboundCalls | None) -> RoutePolls:
         """The requests for routes. They are made by `calls`, by default by some of their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.requests.guest_answers import ControlParts
 from ringmq.broker.tables.persistence import Saved
-from ringmq.ipc.guests import parts
+from ringmq.ipc.guests import guests, parts
+from ringmq.ipc.named_functions import function_of
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 
@@ -73,6 +75,13 @@ def limits_of(broker: Broker) -> ClientLimits:
         modes=broker.modes,
         routes=broker.routes,
     )
+
+
+def may_hold(broker: Broker) -> Callable[[str], bool]:
+    """The function of `Holders.is_concerned`: guests know whether their workers were used."""
+    root = Path(broker.config.store_path_root_dir)
+    columns = {guest.name: function_of(guest.holds) for guest in guests() if guest.holds}
+    return lambda worker: worker not in columns or bool(columns[worker](root))
 
 
 def saved_by(broker: Broker) -> Saved:
@@ -171,6 +180,7 @@ def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
         publication=broker.publication,
         consumers=broker.consumers,
         retry_topics=broker.retry_topics,
+        holders=broker.holders,
         audit=broker.audit,
     )
     return {
@@ -238,6 +248,7 @@ def _handlers_of_topics(broker: Broker) -> dict[int, Handler]:
         deletions=broker.deletions,
         client_names=broker.client_names,
         publication=broker.publication,
+        holders=broker.holders,
         audit=broker.audit,
     )
     return {
@@ -258,6 +269,7 @@ def _handlers_of_groups(broker: Broker) -> dict[int, Handler]:
         groups_body=broker.groups_body,
         client_names=broker.client_names,
         new_entries=broker.new_entries,
+        holders=broker.holders,
         audit=broker.audit,
     )
     return {

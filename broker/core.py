@@ -12,6 +12,7 @@ from ringmq.broker.assignment.routes import TopicRoutes
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.holders import Holders
 from ringmq.broker.replication.copied_files import CopiedFiles
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.access import Refusals
@@ -81,6 +82,7 @@ class Broker:
         self.modes_body = BodyCache(self.modes.body_steps, lambda: self.modes.changes)
         self.producers_body = BodyCache(self.producers.body, object)
         self._bodies = (self.topics_body, self.groups_body, self.offsets_body, self.modes_body, self.producers_body)
+        self.holders = Holders()
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)

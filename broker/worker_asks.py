@@ -7,6 +7,8 @@ control that dies forgets its asks: their answers are dropped, and the client th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ringmq.ipc.asks import Asker
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.timed_asks import TIMEOUT_MS, GivenUp, Then, TimedAsks
@@ -22,6 +24,10 @@ class Question:
     def __init__(self) -> None:
         self._open: set[str] = set()
         self._problem = ""
+        self.is_lost = False
+        """True if a worker has died with the ask in its hand, or did not start in time. Ask again."""
+        self.has_asked = False
+        """True if there was a worker to ask."""
 
     def is_open(self) -> bool:
         """True if a worker has not answered, and none has refused."""
@@ -35,9 +41,11 @@ class Question:
     def add(self, worker: str) -> Then:
         """One more worker is asked. Returns what its answer goes to."""
         self._open.add(worker)
+        self.has_asked = True
 
         def then(outcome: bytes | GivenUp) -> None:
             self._open.discard(worker)
+            self.is_lost |= outcome is GivenUp.LOST
             remark = outcome.value if isinstance(outcome, GivenUp) else outcome.decode(errors="replace")
             if remark and not self._problem:
                 self._problem = f"worker {worker}: {remark}"
@@ -74,12 +82,16 @@ class WorkerAsks:
         else:
             self._of[role].ask(kind, payload, now_ns, then)
 
-    def ask_all(self, kind: int, payload: bytes, now_ns: int) -> Question:
-        """Ask every worker that control asks. The question is not open if there is none."""
+    def ask_all(
+        self, kind: int, payload: bytes, now_ns: int, is_concerned: Callable[[str], bool] = lambda worker: True
+    ) -> Question:
+        """Ask every worker that control asks, if `is_concerned` by its name. The question is not open if there is
+        none."""
         question = Question()
         for role in self._of:
             name = bytes(ffi.string(self._plane.role(role).name)).decode()
-            self.ask(role, kind, payload, now_ns, question.add(name))
+            if is_concerned(name):
+                self.ask(role, kind, payload, now_ns, question.add(name))
         return question
 
     def turn(self, now_ns: int) -> bool:

@@ -127,6 +127,9 @@ class Guest(NamedTuple):
     on_slave_start: str = ""
     """Function (store root) that each start of a slave calls before the log follows a master. The guest's files forget
     what a later start as a master must not go on with. Raises OSError."""
+    holds: str = ""
+    """Function (store root): False if the guest's worker, which has its name, cannot hold messages of groups, because
+    it was never used. Control does not start it for a reset or a deletion then (`broker/holders.py`)."""
     slave_progress: str = ""
     """Class that control of a slave makes at its start, if a slave follows more than files of its master: (LiveConfig,
     store root) -> `ringmq.broker.replication.slave_role.SlaveProgress`."""

@@ -15,5 +15,6 @@ GUEST = Guest(
     inspect="ringmq.pop.window_table:windows_of",
     on_log_cut="ringmq.pop.log_cut:forget_behind",
     on_slave_start="ringmq.pop.log_cut:forget_as_slave",
+    holds="ringmq.pop.image_file:has_image",
     doctor="ringmq.pop.doctor:LOOK",
 )

@@ -52,6 +52,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a write that is tried again: no page that was written before is lost. A sync with them is a failure."""
 
 
+def has_image(root: Path) -> bool:
+    """True if POP was used in this store."""
+    return (root / FOLDER / IMAGE).exists()
+
+
 class JournalFullError(OSError):
     """The disk has no room for a snapshot. The image is that of the snapshot before."""
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import BadAttribute
+from ringmq.broker.holders import Asking, Holders
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
@@ -34,6 +35,7 @@ class GroupRequests(Struct, frozen=True):
     groups_body: BodyCache
     client_names: ClientNames
     new_entries: NewEntries
+    holders: Holders
     audit: AuditTrail
 
     def update_group(self, request: Request) -> Answer:
@@ -67,14 +69,26 @@ class GroupRequests(Struct, frozen=True):
         self.groups.put(config, now_ms)
         self.client_names.give_group(config.group_name)
 
-    def delete_group(self, request: Request) -> Answer:
+    def delete_group(self, request: Request) -> Slices:
         """207: on request, its offsets are deleted, too."""
         header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
-        self.groups.delete(header.group_name, request.now_ms)
-        if header.clean_offset:
-            topics = self.offsets.topics_of(header.group_name)
-            self.audit.add(Kind.OFFSETS, f"*@{header.group_name}", topics[:AUDITED_MAX] or None, None)
-            self.offsets.forget_group(header.group_name)
+        asking = self.holders.begin()
+        steps = self._delete(request, header.group_name, asking, with_offsets=bool(header.clean_offset))
+        return Slices(steps, awaits=asking.is_waiting)
+
+    def _delete(self, request: Request, group: str, asking: Asking, *, with_offsets: bool) -> Steps[Answer]:
+        if problem := (yield from asking.may_change()):
+            return request.reply(ResponseCode.SYSTEM_BUSY, problem)
+        self.groups.delete(group, request.now_ms)
+        if with_offsets:
+            topics = self.offsets.topics_of(group)
+            self.audit.add(Kind.OFFSETS, f"*@{group}", topics[:AUDITED_MAX] or None, None)
+            self.offsets.forget_group(group)
+        if problem := (yield from asking.deleted(groups=[group])):
+            return request.reply(ResponseCode.SYSTEM_BUSY, f"group {group} is deleted, but {problem}")
+        if with_offsets and asking.has_asked:  # reports that were on their way
+            self.offsets.drain(request.now_ms)
+            self.offsets.forget_group(group)
         return request.reply()
 
     def all_groups(self, request: Request) -> Slices:

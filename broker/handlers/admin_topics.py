@@ -9,6 +9,7 @@ from msgspec import Struct
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
+from ringmq.broker.holders import Asking, Holders
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
@@ -47,6 +48,7 @@ class TopicRequests(Struct, frozen=True):
     deletions: Deletions
     client_names: ClientNames
     publication: GroupPublication
+    holders: Holders
     audit: AuditTrail
 
     def update_topic(self, request: Request) -> Slices:
@@ -138,7 +140,7 @@ class TopicRequests(Struct, frozen=True):
                 yield
         return request.reply()
 
-    def delete_topic(self, request: Request) -> Answer:
+    def delete_topic(self, request: Request) -> Answer | Slices:
         """215: configuration, consumer offsets and queues of the topic and of its POP retry topics."""
         topic = headers.DeleteTopicRequestHeader.decode(request.command.ext_fields).topic
         if not topic.strip():
@@ -146,6 +148,12 @@ class TopicRequests(Struct, frozen=True):
         if self.live.config.validate_system_topic_when_update_topic and self.topics.is_system(topic):
             remark = f"The topic[{topic}] is conflict with system topic."
             return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        asking = self.holders.begin()
+        return Slices(self._delete(request, topic, asking), awaits=asking.is_waiting)
+
+    def _delete(self, request: Request, topic: str, asking: Asking) -> Steps[Answer]:
+        if problem := (yield from asking.may_change()):
+            return request.reply(ResponseCode.SYSTEM_BUSY, problem)
         doomed = [topic]
         if self.live.config.clear_retry_topic_when_delete_topic:
             for group in self.offsets.groups_on(topic):
@@ -159,6 +167,8 @@ class TopicRequests(Struct, frozen=True):
         for name in doomed:
             if self.topics.delete(name, request.now_ms):
                 self.deletions.add(name, request.now_ms)
+        if problem := (yield from asking.deleted(topics=doomed)):
+            return request.reply(ResponseCode.SYSTEM_BUSY, f"topic {topic} is deleted, but {problem}")
         return request.reply()
 
     def clean_unused(self, request: Request) -> Slices:

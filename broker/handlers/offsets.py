@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct, field
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.long_bodies import concatenated, separated
+from ringmq.broker.holders import Asking, Holders
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
@@ -52,6 +54,7 @@ class OffsetRequests(Struct, frozen=True):
     publication: GroupPublication
     consumers: ConsumerTable
     retry_topics: RetryTopics
+    holders: Holders
     audit: AuditTrail
     foreign_commits: LogThrottle = field(default_factory=lambda: LogThrottle(FOREIGN_COMMITS_PER_MINUTE))
 
@@ -159,7 +162,7 @@ class OffsetRequests(Struct, frozen=True):
         return request.reply(ext_fields={"timestamp": str(time_ms)})
 
     def reset_offset(self, request: Request) -> Answer | Slices:
-        """222 with resets that the broker keeps: the next pull of each queue goes to the reset offset."""
+        """222 with resets that the broker keeps: the next pull or pop of each queue goes to the reset offset."""
         if self.live.is_slave:
             return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         header = ResetOffsetRequestHeader.decode(request.command.ext_fields)
@@ -178,11 +181,14 @@ class OffsetRequests(Struct, frozen=True):
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"
             )
             return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-        return Slices(self._reset(request, header, range(topic.read_queue_nums) if one is None else (one,), one))
+        asking = self.holders.begin()
+        queue_ids = range(topic.read_queue_nums) if one is None else (one,)
+        return Slices(self._reset(request, header, queue_ids, one, asking), awaits=asking.is_waiting)
 
     def _reset(
-        self, request: Request, header: ResetOffsetRequestHeader, queue_ids: Sequence[int], one: int | None
-    ) -> Steps[Answer]:
+        self, request: Request, header: ResetOffsetRequestHeader, queue_ids: Sequence[int], one: int | None,
+        asking: Asking,
+    ) -> Steps[Answer]:  # fmt: skip
         targets: dict[int, int] = {}
         for number, queue_id in enumerate(queue_ids, 1):
             if one is not None and header.offset is not None and header.offset != -1:
@@ -200,13 +206,20 @@ class OffsetRequests(Struct, frozen=True):
             return request.reply(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         before: dict[str, object] = {}
         after: dict[str, object] = {}
+        for queue_id, offset in islice(targets.items(), AUDITED_MAX):
+            before[str(queue_id)] = self.offsets.get(header.group, header.topic, queue_id)
+            after[str(queue_id)] = offset
+        problem = yield from asking.reset(header.group, header.topic, targets)
+        if problem:
+            return request.reply(ResponseCode.SYSTEM_BUSY, problem)
+        self.offsets.drain(request.now_ms)
         for number, (queue_id, offset) in enumerate(targets.items(), 1):
-            if number <= AUDITED_MAX:
-                before[str(queue_id)] = self.offsets.get(header.group, header.topic, queue_id)
-                after[str(queue_id)] = offset
-            self.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms)
+            is_put = asking.has_asked and self.tables.slot(header.topic, queue_id) is not None
+            self.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms, is_put=is_put)
             if number % STEP_QUEUES == 0:
                 yield
+        if asking.has_asked:
+            self.offsets.note_holders_reset()
         if len(targets) > AUDITED_MAX:
             after["more"] = len(targets) - AUDITED_MAX
         self.audit.add(Kind.OFFSETS, f"{header.topic}@{header.group}", before, after)

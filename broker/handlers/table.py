@@ -47,7 +47,11 @@ NOT_ON_SLAVE = frozenset(
     }
 )
 """Changes that a slave would lose at its next synchronisation with its master."""
-CHANGES_TABLES = NOT_ON_SLAVE | {RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.SET_MESSAGE_REQUEST_MODE}
+CHANGES_TABLES = NOT_ON_SLAVE | {
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+}
 """Requests of operators whose changes are on disk before the answer."""
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
 """Requests whose answer waits until the name servers know the topic, as in stock: the client may use it at once."""

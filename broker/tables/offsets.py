@@ -65,6 +65,8 @@ class OffsetTable:
         self.dirty = False
         self.erasures = 0
         """The number of erasures of offsets since the start."""
+        self.erasures_to_save = 0
+        """So many of them are in the file before control answers a request again."""
         self._transactions: dict[str, int] = {}
         """By topic, the progress with transactions (queue 0 of TRANSACTION_GROUP)."""
         self.committed_here: set[CommitKey] = set()
@@ -74,9 +76,10 @@ class OffsetTable:
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset. -1 = none. A waiting reset wins."""
-        reset = self._resets.get((topic, group), {}).get(queue_id)
-        if reset is not None:
-            return reset
+        reset = self._waiting_reset(group, topic, queue_id)
+        return self._committed(group, topic, queue_id) if reset is None else reset
+
+    def _committed(self, group: str, topic: str, queue_id: int) -> int:
         slot = self._tables.slot(topic, queue_id)
         group_id = self._plane.group_find(group)
         if slot is None or group_id is None:
@@ -133,18 +136,31 @@ class OffsetTable:
 
     # ---- resets ----
 
-    def set_reset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+    def set_reset(
+        self, group: str, topic: str, queue_id: int, offset: int, now_ms: int, *, is_put: bool = False
+    ) -> None:
         """Send the next pull of the queue to `offset`. Raises PlaneFullError.
 
         The offset is committed, too (as `assignResetOffset` does), so that an offline group finds it after a restart.
+        `is_put`: the worker that holds messages of the group has done this.
         """
-        self.put(group, topic, queue_id, offset, now_ms)
+        if not is_put or self.get(group, topic, queue_id) < 0:
+            self.put(group, topic, queue_id, offset, now_ms)
         self._resets.setdefault((topic, group), {})[queue_id] = offset
         self._reset_pairs.add(topic, group)
 
+    def _waiting_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset of a queue. A group that goes on by pops takes no reset by a pull: then a later offset in
+        the table is that of its pops."""
+        reset = self._resets.get((topic, group), {}).get(queue_id)
+        if reset is None or self.pulled(group, topic, queue_id) >= 0:
+            return reset
+        committed = self._committed(group, topic, queue_id)
+        return reset if committed in (-1, reset) else None
+
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """True if a reset waits for the queue."""
-        return queue_id in self._resets.get((topic, group), {})
+        return self._waiting_reset(group, topic, queue_id) is not None
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The waiting reset, which is erased."""
@@ -152,7 +168,8 @@ class OffsetTable:
         waiting = self._resets.get(key)
         if waiting is None:
             return None
-        offset = waiting.pop(queue_id, None)
+        offset = self._waiting_reset(group, topic, queue_id)
+        waiting.pop(queue_id, None)
         if not waiting:
             self._drop_resets(key)
         return offset
@@ -294,6 +311,12 @@ class OffsetTable:
         """Offsets are erased that the file may hold. No deletion goes on before the file is written again."""
         self.dirty = True
         self.erasures += 1
+
+    def note_holders_reset(self) -> None:
+        """Another worker has begun anew at smaller offsets, and outlives control and this table: a later start must
+        not find larger ones in the file."""
+        self.note_erasure()
+        self.erasures_to_save = self.erasures
 
     def _drop_resets(self, key: OffsetKey) -> None:
         if self._resets.pop(key, None) is not None:

@@ -112,11 +112,12 @@ class Persistence:
         """True if a table that `save_tables` writes has changed."""
         saved = self._saved
         tables = (saved.topics, saved.groups, saved.modes, saved.hold)
-        return any(table.dirty for table in tables) or saved.deletions.topics() != self._deletions
+        is_dirty = any(table.dirty for table in tables) or self._erasures_saved < saved.offsets.erasures_to_save
+        return is_dirty or saved.deletions.topics() != self._deletions
 
     def save_tables(self) -> None:
-        """Save the changed ones of: hold on writes, deletions, clients' names, topics, groups, request modes. It takes
-        as long as it must."""
+        """Save the changed ones of: hold on writes, deletions, clients' names, topics, groups, request modes, consumer
+        offsets for which an answer waits. It takes as long as it must."""
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
@@ -140,6 +141,8 @@ class Persistence:
         finally:
             self._saving_tables = False
         self._deletions_saved = deleted
+        while self._erasures_saved < saved.offsets.erasures_to_save and not self._erasures_are_saved():
+            yield
         return True
 
     def _saving_table(self, table: TopicTable | GroupTable | RequestModeTable, file: str) -> Steps[None]:

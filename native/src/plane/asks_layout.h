@@ -57,6 +57,11 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_POP 13         /* pop -> control: {"group", "topics": [...]}: the group, and topics of one queue that it needs: of
                                   * POP's retries, or of dead letters. Answer as of RETRY; a group without a consumer offset of a
                                   * topic gets 0 */
+#define RMQ_INBOX_RESET 14       /* control -> a service that holds messages of groups: {"group", "topic", "offsets": {queue id: consumer
+                                  * offset}, "untilNs"}: these queues begin anew there. Without offsets: does it serve? Answer: empty,
+                                  * else the reason why nothing has changed. Behind untilNs (monotonic) nothing may change */
+#define RMQ_INBOX_DELETED 15     /* control -> such a service: {"topics": [...], "groups": [...]} are deleted. Answer: empty, once it
+                                  * holds nothing of them */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

@@ -1,0 +1,265 @@
+"""Control asks workers that hold messages before it sets offsets aside, and tells them of deletions."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.control_wiring import saved_by
+from ringmq.broker.handlers.table import CHANGES_TABLES
+from ringmq.broker.holders import TIMEOUT_NS, Asking, Holders
+from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAsk, ResetAsk
+from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.worker_asks import Question
+from ringmq.ipc.timed_asks import GivenUp, Then
+from ringmq.native import lib
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.store.config_files import load_config
+from tests.broker.fakes import START_MS, Harness, make_harness
+
+RESET, DELETED = lib.RMQ_INBOX_RESET, lib.RMQ_INBOX_DELETED
+
+
+class ScriptedAsks:
+    """One worker, whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, bytes]] = []
+        self._then: list[Then] = []
+
+    def ask_all(self, kind: int, payload: bytes, now_ns: int, is_concerned: Callable[[str], bool]) -> Question:
+        question = Question()
+        if is_concerned("pop"):
+            self.asked.append((kind, payload))
+            self._then.append(question.add("pop"))
+        return question
+
+    def end(self, outcome: bytes | GivenUp = b"") -> None:
+        self._then.pop(0)(outcome)
+
+
+class Stage:
+    """The asks of one request, by a clock of the test."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+        self.asks, self.holders = ScriptedAsks(), Holders(lambda: self.now_ns)
+        self.holders.asks = lambda: self.asks
+        self.asking: Asking = self.holders.begin()
+
+    def step(self, steps: Steps[str]) -> str | None:
+        """One step. The result, None while it waits."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            return str(end.value)
+        assert self.asking.is_waiting()
+        return None
+
+    def resets(self) -> list[ResetAsk]:
+        return [ResetAsk.decode(payload) for kind, payload in self.asks.asked if kind == RESET]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_reset_waits_for_the_worker(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", {0: 5, 3: 1 << 40})
+    assert stage.step(steps) is None
+    (ask,) = stage.resets()
+    assert (ask.group, ask.topic, ask.offsets) == ("G", "T", {0: 5, 3: 1 << 40})
+    assert stage.now_ns < ask.until_ns < stage.now_ns + TIMEOUT_NS, "control waits longer than the worker may take"
+    stage.asks.end()
+    assert not stage.asking.is_waiting() and stage.step(steps) == "" and stage.asking.has_asked
+
+
+def test_a_refusal_says_what_has_changed(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", {0: 5})
+    stage.step(steps)
+    stage.asks.end(b"no id")
+    assert stage.step(steps) == "worker pop: no id; nothing has changed"
+
+
+def test_many_queues_are_reset_some_at_a_time(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", dict.fromkeys(range(QUEUES_MAX + 1), 7))
+    stage.step(steps)
+    stage.asks.end()
+    assert stage.step(steps) is None
+    assert [len(ask.offsets) for ask in stage.resets()] == [QUEUES_MAX, 1]
+    stage.asks.end(b"no id")
+    assert stage.step(steps) == f"worker pop: no id; {QUEUES_MAX} queues are reset, no other"
+
+
+def test_a_worker_that_dies_is_asked_again(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", {0: 5})
+    stage.step(steps)
+    stage.now_ns += TIMEOUT_NS - 2
+    stage.asks.end(GivenUp.LOST)
+    assert stage.step(steps) is None
+    first, again = stage.resets()
+    assert first == again, "no later time"
+    stage.now_ns += 2
+    stage.asks.end(GivenUp.LOST)
+    assert stage.step(steps) == f"worker pop: {GivenUp.LOST.value}; nothing has changed"
+
+
+def test_a_worker_that_hangs(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", {0: 5})
+    stage.step(steps)
+    stage.now_ns += TIMEOUT_NS
+    assert not stage.asking.is_waiting()
+    assert stage.step(steps) == "no answer within 4000 ms; nothing has changed"
+
+
+def test_a_deletion_is_told_in_parts(stage: Stage) -> None:
+    steps = stage.asking.deleted(topics=[f"T{number}" for number in range(NAMES_MAX + 1)])
+    stage.step(steps)
+    stage.asks.end()
+    stage.step(steps)
+    assert [len(DeletionAsk.decode(payload).topics) for _, payload in stage.asks.asked] == [NAMES_MAX, 1]
+    stage.asks.end()
+    assert stage.step(steps) == ""
+
+
+def test_a_worker_that_was_never_used_is_not_asked(stage: Stage) -> None:
+    stage.holders.is_concerned = lambda worker: worker != "pop"
+    assert stage.step(stage.asking.reset("G", "T", {0: 5})) == ""
+    assert stage.asks.asked == [] and not stage.asking.has_asked
+
+
+# ---- requests ----
+
+
+class Worker(ScriptedAsks):
+    """Answers at once. `on_reset` is called before."""
+
+    def __init__(self, *outcomes: bytes | GivenUp) -> None:
+        super().__init__()
+        self.outcomes = list(outcomes)
+        self.on_ask: Callable[[int], None] = lambda kind: None
+
+    def ask_all(self, kind: int, payload: bytes, now_ns: int, is_concerned: Callable[[str], bool]) -> Question:
+        question = super().ask_all(kind, payload, now_ns, is_concerned)
+        self.on_ask(kind)
+        self.end(self.outcomes.pop(0) if self.outcomes else b"")
+        return question
+
+
+def harness_with(worker: Worker) -> Harness:
+    harness = make_harness()
+    harness.broker.holders.asks = lambda: worker
+    harness.make_topic("T")
+    harness.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
+    harness.plane.set_bounds("T", 0, 0, 9)
+    harness.broker.offsets.put("G", "T", 0, 6, START_MS)
+    return harness
+
+
+def reset_to(harness: Harness, offset: int) -> tuple[int, str | None]:
+    fields = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": str(offset)}
+    answer = harness.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    return answer.code, answer.remark
+
+
+def report(harness: Harness, *offsets: int) -> None:
+    """Offsets of queue 0 that wait in the ring of commits."""
+    plane = harness.plane
+    group_id, topic_id = plane.group_find("G"), plane.topic_find("T")
+    assert group_id is not None
+    assert topic_id is not None
+    slot = plane.queue_find(topic_id, 0)
+    assert slot is not None
+    plane.commits += [(group_id, slot, offset) for offset in offsets]
+
+
+def test_a_refused_reset_changes_nothing() -> None:
+    harness = harness_with(Worker(b"no id"))
+    assert reset_to(harness, 2) == (2, "worker pop: no id; nothing has changed")
+    assert harness.broker.offsets.get("G", "T", 0) == 6 and not harness.broker.offsets.has_reset("G", "T", 0)
+
+
+def test_a_reset_keeps_what_the_worker_has_reported_since() -> None:
+    """Another offset in the table would be the word of somebody else, and the worker would begin anew once more."""
+    worker = Worker()
+    harness = harness_with(worker)
+
+    worker.on_ask = lambda kind: report(harness, 2, 4)
+    assert reset_to(harness, 2)[0] == 0
+    assert harness.broker.offsets.get("G", "T", 0) == 4
+    assert not harness.broker.offsets.has_reset("G", "T", 0), "the group goes on by pops"
+
+
+def test_a_reset_is_on_disk_before_its_answer(tmp_path: Path) -> None:
+    """Messages that consumers hold outlive all processes, and so does their reset."""
+    worker = Worker()
+    harness = harness_with(worker)
+    worker.on_ask = lambda kind: report(harness, 2)
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
+    persistence.save_tables()
+    assert not persistence.tables_dirty
+    assert reset_to(harness, 2)[0] == 0 and RequestCode.INVOKE_BROKER_TO_RESET_OFFSET in CHANGES_TABLES
+    assert persistence.tables_dirty
+    persistence.save_tables()
+    assert not persistence.tables_dirty
+    assert load_config(tmp_path, "consumerOffset.json")["offsetTable"]["T@G"] == {0: 2}
+
+
+def test_a_reset_waits_for_a_pull_while_no_pop_goes_on() -> None:
+    worker = Worker()
+    harness = harness_with(worker)
+    worker.on_ask = lambda kind: report(harness, 2)
+    assert reset_to(harness, 2)[0] == 0
+    offsets = harness.broker.offsets
+    assert offsets.has_reset("G", "T", 0) and offsets.get("G", "T", 0) == 2
+    report(harness, 3)
+    offsets.drain(START_MS)
+    assert offsets.get("G", "T", 0) == 3 and offsets.take_reset("G", "T", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"}),
+    ],
+)
+def test_nothing_is_deleted_while_the_worker_does_not_serve(code: int, fields: dict[str, str]) -> None:
+    harness = harness_with(Worker(GivenUp.LATE))
+    answer = harness.ask(code, fields)
+    assert (answer.code, answer.remark) == (2, f"worker pop: {GivenUp.LATE.value}; nothing has changed")
+    assert "T" in harness.broker.topics and "G" in harness.broker.groups
+    assert harness.broker.offsets.get("G", "T", 0) == 6
+
+
+def test_a_deleted_topic_is_told_with_its_topics_of_retries() -> None:
+    worker = Worker()
+    harness = harness_with(worker)
+    harness.make_topic("%RETRY%G_T")
+    live: list[bool] = []
+    worker.on_ask = lambda kind: live.append("T" in harness.broker.topics)
+    assert harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+    assert [kind for kind, _ in worker.asked] == [RESET, DELETED] and live == [True, False]
+    assert ResetAsk.decode(worker.asked[0][1]).offsets == {}
+    assert DeletionAsk.decode(worker.asked[1][1]).topics == ["T", "%RETRY%G_T"]
+
+
+def test_reports_of_a_deleted_group_do_not_outlive_it() -> None:
+    worker = Worker()
+    harness = harness_with(worker)
+    worker.on_ask = lambda kind: report(harness, 7) if kind == DELETED else None
+    fields = {"groupName": "G", "cleanOffset": "true"}
+    assert harness.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, fields).code == 0
+    assert DeletionAsk.decode(worker.asked[1][1]).groups == ["G"]
+    harness.broker.offsets.drain(START_MS)
+    assert harness.broker.offsets.get("G", "T", 0) == -1
+
+
+def test_a_deletion_of_which_a_worker_has_not_heard_says_so() -> None:
+    harness = harness_with(Worker(b"", GivenUp.LATE))
+    answer = harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert (answer.code, answer.remark) == (2, f"topic T is deleted, but worker pop: {GivenUp.LATE.value}")
+    assert "T" not in harness.broker.topics
