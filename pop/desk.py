@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -64,13 +65,14 @@ class Memory(Protocol):
 
 class Desk(Part):
     """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, PEEK and POLLING_INFO. `rings`: see Serving. `config_version`: of
-    `config`."""
+    `config`. `others`: handlers of records of other workers, by their types."""
 
     def __init__(
         self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,
         config: Callable[[], BrokerConfig], control: PopAsks, log_view: LogView, *, role: int = lib.RMQ_ROLE_POP,
         log_line: Callable[[str], None] = log.warning, rings: Sequence[Any] = (),
         config_version: Callable[[], int] = lambda: 0,
+        others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._plane, self._inbox, self._config, self._log_line = plane, inbox, config, log_line
         self._reader = QueueReader(plane.struct, LOG_FILES, QUEUE_FILES)
@@ -100,7 +102,7 @@ class Desk(Part):
         self._answering = Answering(
             plane, role, inbox, [self._requests, self._looks], control, outbox, config, log_view, log_line,
             replies=replies, plain=self._requests, waiting=self._requests,
-            others={lib.RMQ_INBOX_UNSENT: self._on_unsent}, on_reader_restart=self._on_reader_restart,
+            others={lib.RMQ_INBOX_UNSENT: self._on_unsent, **others}, on_reader_restart=self._on_reader_restart,
             on_closed=self._on_closed, keeps_asks=True,
         )  # fmt: skip
         self._generations = {reader.role: int(plane.role(reader.role).generation) for reader in plane.readers}
@@ -180,7 +182,8 @@ class Desk(Part):
         self.native.polls.wake_group(group_id)
 
     def look_for_retries(self) -> None:
-        """Topics of retries were made: polls wait for messages there, too."""
+        """Topics of retries were made: polls wait for messages there, too. Polls of topics and groups that were deleted
+        are refused."""
         self.native.polls.look()
 
     def _polls_of(self, group: str, topic: str, queue_id: int) -> int:

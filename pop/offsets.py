@@ -2,25 +2,37 @@
 
 Control alone writes the table of offsets. Pop reports the lowest message that is not done, through the ring of commits
 of its port (`native/src/pop/pop_offsets.h`). An offset in the table that pop has not reported comes from a client or an
-operator. A larger one moves the window on, and a smaller one begins another window there.
+operator. A larger one moves the window on, and a smaller one begins another window there. Control tells of a reset,
+which is reported like any other offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import errno
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.window_names import Window, WindowNames
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.log_lines import LogLines
+from ringmq.store.crash_points import Step, passed
 
 PASS_MS = 1000
 PLACES_PER_TURN = 4096
 FOLLOWED_PER_TURN = 512
 """Windows made or ended that a turn takes over, some 0.6 us each."""
 CHANGED_MAX: int = lib.RMQ_POP_OFFSETS_CHANGED
+
+
+class Reset(NamedTuple):
+    """A queue that a group goes on with at another offset. `window`: None if it has none."""
+
+    group_id: int
+    queue_slot: int
+    offset: int
+    window: Window | None
 
 
 class Offsets:
@@ -38,8 +50,10 @@ class Offsets:
         windows_max: int,
         log_line: Callable[[str], None],
         on_moved: Callable[[int], None],
+        step: Step = passed,
     ) -> None:
         self._plane, self._names, self._lines, self._on_moved = plane, names, LogLines(log_line), on_moved
+        self._windows, self._port, self._step = windows, port, step
         self._rows = ffi.new("struct rmq_pop_offset[]", windows_max)
         self._native = ffi.new("struct rmq_pop_offsets *")
         self._native.windows, self._native.plane, self._native.port = windows, plane.struct, port
@@ -65,6 +79,36 @@ class Offsets:
         self._is_passing = code > 0 or self._native.changed_count == CHANGED_MAX
         self._take_changed()
         return self._is_passing or self._names.has_changed
+
+    def reset(self, resets: Sequence[Reset]) -> None:
+        """Have groups go on at other offsets, as an operator wants it. Raises OSError: nothing has changed.
+
+        One store publishes all reports, and is the reset: if the worker dies behind it, a pass of its replacement finds
+        the offsets in the table.
+        """
+        ring = self._plane.header.ports.port[self._port].commit
+        if len(resets) > int(ring.capacity) - int(ring.head - ring.tail):
+            raise OSError(errno.EBUSY, "too many consumer offsets wait for control")
+        for reset in resets:
+            if reset.window is not None and reset.offset < self._names.native(reset.window).next_offset:
+                self._names.have_id(reset.window)
+        commits = ffi.new("struct rmq_offset_commit[]", [reset[:3] for reset in resets])
+        self._native.may_compare = 0  # the table does not have them yet
+        lib.rmq_port_commit(self._plane.struct, self._port, commits, len(resets))
+        self._step("pop-reset-reported")
+        for reset in resets:
+            if reset.window is not None:
+                self._move(reset.window, reset.offset)
+                self._step("pop-window-reset")
+                self._on_moved(reset.group_id)
+
+    def _move(self, window: Window, offset: int) -> None:
+        """Go on at an offset. Messages before it that consumers hold stay theirs, if none behind it was given."""
+        start_id = int(self._native.start_id)
+        if offset < self._names.native(window).next_offset:
+            window = self._names.begin_at(window, offset)
+        lib.rmq_pop_skip_to(self._windows, window.place, offset)
+        lib.rmq_pop_set_committed(self._windows, window.place, offset, start_id)
 
     def finish(self) -> bool:
         """A turn of the stop: report all offsets. True once control has stored them."""

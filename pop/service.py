@@ -15,6 +15,7 @@ from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.revival_words import RevivalWord
 from ringmq.pop.snapshots import Snapshots
+from ringmq.pop.table_changes import TableChanges
 from ringmq.services.kit.clocks import monotonic_ms
 from ringmq.services.kit.log_lines import LogLines
 from ringmq.services.kit.loop import Part
@@ -31,13 +32,14 @@ class PopService(Part):
 
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
-        offsets: Offsets, snapshots: Snapshots, gauges: Gauges, close_memory: Callable[[bool], None],
-        log_line: Callable[[str], None],
+        offsets: Offsets, changes: TableChanges, snapshots: Snapshots, gauges: Gauges,
+        close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
-        self._snapshots, self._close_memory, self._log_line = snapshots, close_memory, log_line
+        self._changes, self._snapshots = changes, snapshots
+        self._close_memory, self._log_line = close_memory, log_line
         self._lines = LogLines(log_line)
         self._has_failed = self._lacks_room = False
 
@@ -53,6 +55,7 @@ class PopService(Part):
             return False
         worked = self._desk.turn(now_ms)
         worked |= self._revival.turn(now_ms)
+        worked |= self._changes.turn()
         has_more = self._offsets.turn(now_ms)
         self._snapshots.turn(now_ms)
         self._stop_if_failed()
@@ -89,7 +92,7 @@ class PopService(Part):
     @property
     def is_idle(self) -> bool:
         """See Part. A worker without open messages may end: a pop starts it again."""
-        is_done = self._recovery.is_done and self._desk.is_idle and self._revival.is_idle
+        is_done = self._recovery.is_done and self._desk.is_idle and self._revival.is_idle and not self._changes.is_busy
         return is_done and not lib.rmq_pop_counts_of(self._windows).open
 
     def close(self, *, rests: bool) -> None:

@@ -7,7 +7,7 @@ that both have in this plane (native/src/pop/pop_index.h).
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -23,6 +23,8 @@ UNUSED_IDS_MAX = 4096
 """Ids of ended windows that are kept for windows of the same names."""
 PLACES_OF_LOOK = 1024
 """Places that a step of a look compares with the tables of topics and groups, 0.1 us each."""
+LOOKED_PER_STEP = 4096
+"""Names that a step compares with those of a deletion, 0.1 us each."""
 
 
 class NamesFile(Protocol):
@@ -157,12 +159,17 @@ class WindowNames:
     def begin_at(self, window: Window, offset: int) -> Window:
         """End a window, and begin another one of the same group and queue at an offset. Raises OSError: nothing has
         changed."""
-        key = self._key_of(window)
-        birth = int(self.native(window).birth)
-        if not self._is_unmarked(window) and (key, birth) not in self._unused_ids:
-            self._keep_id(key, birth, self._names.add(*key, birth))  # without an id, the window has to stay
+        self.have_id(window)
+        key, birth = self._key_of(window), int(self.native(window).birth)
         self.end(window)
         return self._make(key, window.group_id, window.queue_slot, offset, birth)
+
+    def have_id(self, window: Window) -> None:
+        """Have an id for the next window of the same group and queue: without one, a window has to stay. Raises
+        OSError."""
+        key, birth = self._key_of(window), int(self.native(window).birth)
+        if not self._is_unmarked(window) and (key, birth) not in self._unused_ids:
+            self._keep_id(key, birth, self._names.add(*key, birth))
 
     def end(self, window: Window) -> int:
         """End a window. Returns the number of its entries.
@@ -184,6 +191,15 @@ class WindowNames:
         else:
             self._names.forget(window.window_id)
         return int(lib.rmq_pop_window_drop(self._windows, window.place))
+
+    def end_named(self, groups: Container[str], topics: Container[str]) -> Iterator[None]:
+        """End all windows of these groups and of these topics. A step looks at some, and ends few."""
+        for number, key in enumerate(list(self._known), 1):
+            window = self._known.get(key) if key.topic in topics or key.group in groups else None
+            if window is not None:
+                self.end(window)
+            if window is not None or number % LOOKED_PER_STEP == 0:
+                yield
 
     def begin_look(self) -> None:
         """Begin a look at all windows, unless one is under way."""

@@ -26,6 +26,7 @@ from ringmq.pop.recovery import Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.service import PopService
 from ringmq.pop.snapshots import Snapshots
+from ringmq.pop.table_changes import TableChanges
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.loop import ServiceLoop
@@ -62,12 +63,20 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     desk = Desk(
         plane, inbox, memory, windows, names, config, control, log_view(), role=spec.role,
         rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
+        others={
+            lib.RMQ_INBOX_RESET: lambda record, now_ms: changes.on_reset(record, now_ms),
+            lib.RMQ_INBOX_DELETED: lambda record, now_ms: changes.on_deleted(record, now_ms),
+        },
     )  # fmt: skip
     revival = Revival(
         plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
         targets=CopyTargets(Topics(plane), config), config=config, control=control,
         words=plane.role(spec.role).counters, log_line=log.warning, on_made=desk.look_for_retries,
     )  # fmt: skip
+    offsets = Offsets(
+        plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
+    )
+    changes = TableChanges(plane, inbox, desk.windows, offsets, desk.look_for_retries)
     snapshots = Snapshots(
         memory, log_view(), plane.watermarks, names, copies_from=revival.copies_from,
         used_entries=lambda: int(lib.rmq_pop_counts_of(windows).entries), wake=desk.serving.notify,
@@ -78,18 +87,15 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         names.close()
         memory.close(clean=is_saved)
 
-    offsets = Offsets(
-        plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
-    )
     words = plane.role(spec.role).counters
     gauges = Gauges(
         words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
         Backlog(windows, words, lambda: config().pop_revive_grace_ms),
     )  # fmt: skip
     return PopService(
-        plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, snapshots=snapshots,
-        recovery=Recovery(plane, port, windows, log_view(), since), gauges=gauges, close_memory=close_memory,
-        log_line=log.warning,
+        plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
+        snapshots=snapshots, recovery=Recovery(plane, port, windows, log_view(), since), gauges=gauges,
+        close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 
 

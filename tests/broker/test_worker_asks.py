@@ -211,7 +211,8 @@ def test_a_question_to_nobody_is_answered(tmp_path: Path) -> None:
 
 def test_workers_say_whether_control_asks_them(scene: Scene) -> None:
     full = WorkerTable(WORKERS.row("read-0"), [row for row in WORKERS if row.name != "read"])
-    assert not any(CONTROL in plan.askers for plan in answerer_plans(full.rows(1, slave=False)))
+    asked = {plan.role for plan in answerer_plans(full.rows(1, slave=False)) if CONTROL in plan.askers}
+    assert asked == {lib.RMQ_ROLE_POP}
     full.add(ROW)
     plans = {plan.role: plan.askers for plan in answerer_plans(full.rows(1, slave=False))}
     assert plans[ROLE] == {CONTROL} and CONTROL not in plans[CONTROL]

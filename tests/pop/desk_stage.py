@@ -64,6 +64,9 @@ class StagePlane:
     def queue(self, slot: int) -> Any:
         return lib.rmq_queue_at(self.struct, slot)
 
+    def offset_get(self, group_id: int, slot: int) -> int:
+        return int(lib.rmq_offset_get(self.struct, group_id, slot))
+
     @staticmethod
     def _id(found: int) -> int | None:
         return None if found == lib.RMQ_NONE else int(found)

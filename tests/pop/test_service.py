@@ -14,7 +14,7 @@ from tests.pop.window_pair import NativeWindows
 def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str | None = None) -> Any:
     """A part whose turns have more to do, or not, and whose last snapshot is written, or not."""
     return SimpleNamespace(
-        turn=lambda now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
+        turn=lambda *now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
         finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None,
     )  # fmt: skip
 
@@ -22,7 +22,8 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    others = {name: part(False) for name in ("desk", "recovery", "revival", "offsets", "snapshots", "gauges")}
+    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "snapshots", "gauges")
+    others = {name: part(False) for name in parts_of}
     return PopService(
         plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,
         **{**others, **parts},
