@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import ClassVar
 
 from ringmq.client import Producer, RingmqError, compose_message
@@ -31,8 +31,26 @@ LEFT_OPEN, SHORTENED, LENGTHENED = range(3)
 """Others are acknowledged: even ones alone, odd ones together. So are all that came back."""
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The time of the wall clock, which the broker has too."""
     return time.time_ns() // 1_000_000
+
+
+async def settle(checker: PopChecker, turn: Callable[[], Awaitable[None]], timeout_s: float, look_on_s: float) -> None:
+    """Take turns until no message is open, or none was settled for `timeout_s`. Then look on.
+
+    An acknowledged message that comes back comes within `look_on_s`.
+    """
+    settled, deadline = -1, 0.0
+    while not checker.has_all:
+        if checker.settled_count > settled:
+            settled, deadline = checker.settled_count, time.monotonic() + timeout_s
+        if time.monotonic() > deadline:
+            break
+        await turn()
+    until = time.monotonic() + look_on_s
+    while time.monotonic() < until:
+        await turn()
 
 
 class PopLoad:
@@ -55,16 +73,9 @@ class PopLoad:
 
     async def verdict(self, client: RemotingClient) -> list[Violation]:
         """Pop and acknowledge until no message is open, or none was settled for a while. Then look on."""
-        popper, settled, deadline = self._popper(client), -1, 0.0
-        while not self._checker.has_all:
-            if self._checker.settled_count > settled:
-                settled, deadline = self._checker.settled_count, time.monotonic() + self._course.timeout_s
-            if time.monotonic() > deadline:
-                break
-            await self._turn_or_rest(popper)
-        until = time.monotonic() + (LONGER_MS + REVIVED_MS) / 1000
-        while time.monotonic() < until:  # an acknowledged message that comes back comes by then
-            await self._turn_or_rest(popper)
+        popper = self._popper(client)
+        look_on_s = (LONGER_MS + REVIVED_MS) / 1000
+        await settle(self._checker, lambda: self._turn_or_rest(popper), self._course.timeout_s, look_on_s)
         return self._checker.verdict()
 
     def _popper(self, client: RemotingClient) -> Popper:
@@ -130,18 +141,18 @@ class PopLoad:
         except (RingmqError, OSError):
             return
         for name, number, _ in popped if is_done else []:
-            self._checker.acknowledged(name, number, _now_ms())
+            self._checker.acknowledged(name, number, now_ms())
 
     async def _change(self, popper: Popper, name: str, number: int, one: Popped, *, is_longer: bool) -> None:
         """Shorten the invisible time and leave the message open, or lengthen it and acknowledge by the new receipt."""
         millis = LONGER_MS if is_longer else SHORTER_MS
-        replaced_ms = self._checker.asks_change(name, number, _now_ms(), millis)
+        replaced_ms = self._checker.asks_change(name, number, now_ms(), millis)
         try:
             receipt = await popper.change(one.receipt, millis)
         except (RingmqError, OSError):
             return
         if receipt is None:
             return
-        self._checker.changed(name, number, _now_ms(), replaced_ms, receipt.due_ms)
+        self._checker.changed(name, number, now_ms(), replaced_ms, receipt.due_ms)
         if is_longer:
             await self._acknowledge(popper, [(name, number, Popped(one.message, receipt))])

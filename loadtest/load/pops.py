@@ -13,12 +13,17 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting.client_headers import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
+    PollingInfoRequestHeader,
     PopMessageRequestHeader,
 )
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt, decode_messages
-from ringmq.remoting.response_headers import ChangeInvisibleTimeResponseHeader, PopMessageResponseHeader
+from ringmq.remoting.response_headers import (
+    ChangeInvisibleTimeResponseHeader,
+    PollingInfoResponseHeader,
+    PopMessageResponseHeader,
+)
 
 ALL_QUEUES = -1
 FROM_THE_FIRST = 0
@@ -115,13 +120,25 @@ class Popper:
 
     async def pop(self, count: int, invisible_ms: int, poll_ms: int = 0) -> list[Popped]:
         """Up to `count` messages of all queues, none if none has come within `poll_ms`."""
+        return (await self.ask(count, invisible_ms, poll_ms))[1]
+
+    async def ask(self, count: int, invisible_ms: int, poll_ms: int = 0) -> tuple[int, list[Popped]]:
+        """As `pop`, with the code of the answer."""
         header = PopMessageRequestHeader(
             consumer_group=self.group, topic=self.topic, queue_id=ALL_QUEUES, max_msg_nums=count,
             invisible_time=invisible_ms, poll_time=poll_ms, born_time=time.time_ns() // 1_000_000,
             init_mode=FROM_THE_FIRST, exp_type="TAG", exp="*",
         )  # fmt: skip
         answer = await self._ask(RequestCode.POP_MESSAGE, header.encode())
-        return popped_of(answer, self._broker_name) if answer.code == ResponseCode.SUCCESS else []
+        return answer.code, popped_of(answer, self._broker_name) if answer.code == ResponseCode.SUCCESS else []
+
+    async def waiting(self) -> int | None:
+        """The number of polls of all queues that wait for the group, None if the broker does not tell."""
+        header = PollingInfoRequestHeader(consumer_group=self.group, topic=self.topic, queue_id=ALL_QUEUES)
+        answer = await self._ask(RequestCode.POLLING_INFO, header.encode())
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        return PollingInfoResponseHeader.decode(answer.ext_fields).polling_num
 
     async def ack(self, receipt: Receipt) -> bool:
         """Acknowledge one message. True if the broker answers 0."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.drills.drill import plan_faults, run_drill
+from ringmq.loadtest.drills.loads import POP_LOADS
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
 FAULTS = 30
@@ -26,6 +27,8 @@ def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -
     assert report.counts["in an ordered group"] > 5
     assert report.counts["transactions ended"] > 5
     assert report.counts["read by SQL92"] > 10
+    if POP_LOADS:
+        assert report.counts["polls"] > 50
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:

@@ -26,7 +26,11 @@ def test_the_report_has_the_numbers_of_all_loads() -> None:
     shared = course()
     counts = {words: count for kind in LOADS for words, count in kind(shared).counts.items()}
     report = DrillReport(7, faults=3, counts=counts, seconds=1.25, violations=[Violation("loss", "1 is not there")])
-    pops = "0 popped, 0 pops acknowledged, " if POP_LOADS else ""
+    pops = (
+        "0 popped, 0 pops acknowledged, 0 polled, 0 polls, 0 in vain, 0 cut off, 0 refused, 0 ms late at most, "
+        if POP_LOADS
+        else ""
+    )
     assert report.text() == (
         "drill with seed 7: 3 faults, 0 sends, 0 acknowledged, 0 delayed, 0 with a time, 0 sent back, "
         f"0 in an ordered group, 0 transactions ended, {pops}0 read while it ran, 0 read by SQL92, "
