@@ -17,6 +17,7 @@ from ringmq.pop.image_file import FOLDER, IMAGE, NO_ROOM
 from ringmq.pop.log_place import Log, LogPlace, compare
 from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.names import IDS_END, Names
+from ringmq.pop.take_over import is_of_another_broker, take_over
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store.config_files import ConfigFileError
@@ -29,25 +30,37 @@ FEW_IDS = IDS_END // 4
 
 
 def has_open_work(config: BrokerConfig, root: Path) -> bool:
-    """True if a consumer may hold a message. Else the first request of POP starts the worker. Raises OSError.
+    """True if a consumer may hold a message. Else the first request of POP starts the worker.
 
-    Memory that is of another log is removed: groups then continue at their consumer offsets.
+    Memory that is of another log is removed, and so is that of a store which another broker has had since. Then groups
+    continue at their consumer offsets, and what is open is read from the log. Raises OSError and TakeOverError.
     """
-    if not (root / FOLDER / IMAGE).exists():
-        return False
     look = StoreLook(config, root)
-    memory = PopMemory.load(root, entries_max=config.pop_open_max, windows_max=config.offsets_max)
+    memory = _memory(look, config, root)
     if memory is None:
-        return False
-    if not _is_of_log(look, memory):
-        text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
-        log.warning("%s", text)
-        memory.discard()
-        return False
+        return take_over(look)
     try:
         return _check(look, memory)
     finally:
         memory.close(clean=False)
+
+
+def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | None:
+    """The memory, if it is true of the log."""
+    if not (root / FOLDER / IMAGE).exists():
+        return None
+    memory = PopMemory.load(root, entries_max=config.pop_open_max, windows_max=config.offsets_max)
+    if memory is None:
+        return None
+    if is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
+        text = f"{memory.folder}: another broker has had the store since; its records tell what is open"
+    elif not _is_of_log(look, memory):
+        text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
+    else:
+        return memory
+    log.warning("%s", text)
+    memory.discard()
+    return None
 
 
 def _is_of_log(look: StoreLook, memory: PopMemory) -> bool:

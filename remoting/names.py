@@ -104,8 +104,8 @@ def is_system_topic(topic: str) -> bool:
 def is_send_forbidden(topic: str) -> bool:
     """True if a client's send to the topic is answered NO_PERMISSION.
 
-    The list is longer than stock's. Messages in the topics of timers, POP and light queues count as unserved messages
-    of a stock broker (store/unsupported.py). They would make the next start fail.
+    The list is longer than stock's. Records in the topics of timers and POP stand for messages of other topics. Light
+    queues count as unserved (store/unsupported.py), so they would make the next start fail.
     """
     return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(NOT_ALLOWED_SEND_PREFIXES)
 

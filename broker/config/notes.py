@@ -29,6 +29,7 @@ DIFFERENCES = {
     "metricsExporterType": "RocketMQ's default is DISABLE",
     "metricsPromExporterPort": "if 5557 is taken, the broker uses any free port",
     "metricsPromExporterHost": "empty means brokerIP1 in RocketMQ",
+    "popConsumerKVServiceEnable": NOT_BUILT,
     "popFromRetryProbability": "RocketMQ accepts any number",
     "popInflightMessageThreshold": "RocketMQ accepts negative numbers, too",
     "popPollingSize": "RocketMQ accepts negative numbers, too",

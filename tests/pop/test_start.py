@@ -20,6 +20,7 @@ from ringmq.pop import log_cut, open_work
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import RESERVED, Names, read_names
 from ringmq.pop.snapshots import Snapshots
+from ringmq.store import markers
 from tests.pop.disk_kit import fill_disk
 from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, put, window
 
@@ -39,6 +40,7 @@ class Broker:
     start: int = 1
 
     def __post_init__(self) -> None:
+        markers.write_abort(self.root, 4711)
         self.plane = SimpleNamespace(
             topic_find=lambda topic: topic if any(name == topic for name, _ in self.queues) else None,
             queue_find=lambda topic, queue_id: (topic, queue_id) if (topic, queue_id) in self.queues else None,
@@ -55,7 +57,10 @@ class Broker:
 
     def look(self, config: BrokerConfig, root: Path) -> Any:
         """StoreLook."""
-        return SimpleNamespace(plane=self.plane, log_end=len(self.log), log=lambda: self, root=root, config=config)
+        topics = SimpleNamespace(queue=lambda topic, queue_id: None)
+        return SimpleNamespace(
+            plane=self.plane, log_end=len(self.log), log=lambda: self, root=root, config=config, topics=topics
+        )
 
     def starts(self) -> bool:
         """The main process opens the store."""

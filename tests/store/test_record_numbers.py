@@ -1,8 +1,6 @@
 """Numbers that clients write as text: hostile text is no number, in C as in Python, and nothing raises."""
 
-import json
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +14,6 @@ from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_numbers import decimal, message_count, small_number
 from ringmq.store.recovery import survey
-from ringmq.store.unsupported import find_unsupported
-from ringmq.store.unsupported_pop import PopLedger
-from tests.store.golden_stores import basic_config
 from tests.store.test_torn_tail import FILE_BYTES, encode, small_config
 
 HOSTILE = ["x", "²", "٣", "1_0", " 1", "1 ", "", "-", "+", "9" * 5000, "1e9", "-5", "2147483648", "NaN", "0x10"]
@@ -65,59 +60,6 @@ def test_the_tail_of_a_store_is_read_past_a_hostile_number_of_messages(tmp_path:
     config = small_config(tmp_path)
     (tail,) = dispatch_backlog(MessageStore(config), survey(config)).values()
     assert [record.messages for record in tail] == [1]
-    assert find_unsupported(config) == []
-
-
-# ---- what stock left for itself ----
-
-
-def ledger_of(*entries: tuple[str, bytes]) -> PopLedger:
-    ledger = PopLedger()
-    for tag, body in entries:
-        raw = encode(0, 0, body, f"TAGS\x01{tag}\x02".encode())
-        _, record = records.parse_record(raw)
-        assert record is not None
-        ledger.add(record)
-    return ledger
-
-
-CHECK_POINT = {"t": "T", "c": "G", "q": 0, "so": 10, "pt": 1000, "it": 500, "n": 2}
-
-
-def test_a_check_point_counts_its_messages() -> None:
-    ledger = ledger_of(("ck", json.dumps(CHECK_POINT).encode()))
-    assert (ledger.messages, ledger.due_ms, ledger.unknown) == (2, 1500, 0)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"n": 1 << 40}, {"n": -1}, {"n": "x"}, {"d": list(range(5000))}, {"d": ["x"]}, {"pt": "a", "it": "b"}, {"so": 1.5},
-     {"q": [1]}, {"it": None}, {"d": "abc"}, {"so": 1 << 70}],
-)  # fmt: skip
-def test_an_impossible_check_point_is_one_unknown_record(changes: dict[str, object]) -> None:
-    sound = json.dumps({**CHECK_POINT, "q": 1}).encode()
-    ledger = ledger_of(("ck", sound), ("ck", json.dumps(CHECK_POINT | changes).encode()))
-    assert (ledger.messages, ledger.due_ms, ledger.unknown) == (2, 1500, 1)
-
-
-@pytest.mark.parametrize("body", [b"[" * 100_000, b"{", b"\xff", b"7", b'{"n":' + b"9" * 5000 + b"}"])
-def test_a_body_that_is_no_check_point_is_unknown(body: bytes) -> None:
-    assert ledger_of(("ck", body), ("ack", body), ("bAck", body)).unknown == 3
-
-
-@pytest.mark.parametrize("text", ["²", "9" * 5000, "1_0"])
-def test_hostile_times_and_offsets_of_stock_are_passed_over(
-    basic_copy: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    """A client can write to these topics of a stock broker."""
-    before = {entry.kind: entry.count for entry in find_unsupported(basic_config(basic_copy))}
-    parse: Callable[[bytes], dict[str, str]] = records.parse_properties
-    monkeypatch.setattr(
-        records, "parse_properties",
-        lambda raw: {name: text if name == "TIMER_OUT_MS" else value for name, value in parse(raw).items()},
-    )  # fmt: skip
-    after = {entry.kind: entry.count for entry in find_unsupported(basic_config(basic_copy))}
-    assert after == before
 
 
 @pytest.mark.parametrize("offset", [0, 1 << 40, -1, -(1 << 63)])

@@ -1,0 +1,167 @@
+"""A broker on a store that a RocketMQ broker has left: open messages, and memory of an earlier time."""
+
+import errno
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.native import lib
+from ringmq.pop.memory import PopMemory, remove_lasting
+from ringmq.pop.names import Names
+from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
+from ringmq.store import markers
+from ringmq.store.config_files import load_config
+from ringmq.store.queue_ends import write_queue_ends
+from tests.pop.memory_kit import entry
+from tests.pop.pop_client import PopClient
+from tests.waiting import wait_until
+
+GOLD = {
+    "mappedFileSizeCommitLog": 1048576, "mappedFileSizeConsumeQueue": 20_000, "brokerName": "broker-p",
+    "brokerClusterName": "GoldCluster", "fileReservedTime": 1_000_000,
+}  # fmt: skip
+
+
+def wind_back(root: Path, read_ms: int = 1795209427000) -> None:
+    """Records of the timer topic from this time on were not delivered yet."""
+    with (root / "config/timercheck").open("r+b") as file:
+        file.write(struct.pack(">q", read_ms))
+
+
+def come_again(address: str, topic: str, count: int) -> list[str]:
+    """Bodies of the messages of a topic that come from the topic of retries, so many at least."""
+    client = PopClient(address, "CGP", topic, "broker-p")
+    found: list[str] = []
+
+    def has_all() -> bool:
+        found.extend(one.body.decode() for one in client.pop(invisible_ms=600_000) if one.flag)
+        return len(found) >= count
+
+    wait_until(has_all, f"{count} messages of {topic} come again")
+    found += [one.body.decode() for one in client.pop_all(invisible_ms=600_000) if one.flag]
+    client.close()
+    return sorted(found)
+
+
+@pytest.mark.timeout(180)
+def test_open_messages_of_another_broker_come_again_once(pop_copy: Path) -> None:
+    """GPB and GPM: the stock broker has given them again, too, and no consumer has taken the copies."""
+    wind_back(pop_copy)
+    with RunningBroker(pop_copy, GOLD) as broker:
+        assert come_again(broker.address, "GPB", 6) == sorted(["buf-3", "buf-4", "buf-5"] * 2)
+        assert come_again(broker.address, "GPM", 4) == sorted(["bufbatch-4", "bufbatch-5"] * 2)
+        assert come_again(broker.address, "GPW", 1) == ["v1w-0"]
+        broker.kill_all()
+    with RunningBroker(pop_copy, GOLD) as broker:
+        client = PopClient(broker.address, "CGP", "GPB", "broker-p")
+        assert client.pop() == [], "consumers have them; the next start has not taken them over again"
+        assert broker.stop() == 0
+
+
+Left = Callable[[Path], None]
+
+
+def by_ours(root: Path) -> None:
+    write_queue_ends(root, 0, 1000, [])
+
+
+def killed_ours(root: Path) -> None:
+    markers.write_abort(root, 4711)
+
+
+def killed_stock(root: Path) -> None:
+    (root / "abort").write_text("4711")
+
+
+@pytest.mark.parametrize(
+    ("left", "log_end", "is_clean", "expected"),
+    [
+        (by_ours, 1000, True, False),
+        (by_ours, 1000, False, False),  # the last snapshot could not be written
+        (by_ours, 900, True, False),  # the log was cut
+        (by_ours, 1001, True, True),
+        (killed_ours, 5000, False, False),
+        (killed_stock, 1000, True, True),
+        (lambda root: None, 1000, False, True),  # ours was killed, a stock broker has stopped cleanly since
+        (lambda root: None, 1000, True, False),  # the log was changed by an order
+    ],
+)
+def test_the_broker_that_has_had_the_store_last(
+    tmp_path: Path, left: Left, log_end: int, is_clean: bool, expected: bool
+) -> None:
+    left(tmp_path)
+    assert is_of_another_broker(tmp_path, log_end, is_clean=is_clean) is expected
+
+
+# ---- the memory that a start makes ----
+
+
+@pytest.fixture
+def look(pop_copy: Path) -> Iterator[Any]:
+    """StoreLook of the recorded store, of which some records were not handled yet."""
+    wind_back(pop_copy)
+    table = load_config(pop_copy, "consumerOffset.json")["offsetTable"]
+    offsets = {name: {int(queue): offset for queue, offset in row.items()} for name, row in table.items()}
+    config = BrokerConfig(
+        store_path_root_dir=str(pop_copy), mapped_file_size_commit_log=1048576, mapped_file_size_consume_queue=20_000
+    )
+    plane = SimpleNamespace(
+        group_find=lambda group: group, group=lambda group: SimpleNamespace(config=lib.RMQ_GROUP_LIVE),
+        queue=lambda slot: SimpleNamespace(max_offset=1000, log_end=0),
+        offset_get=lambda group, slot: offsets.get(f"{slot[0]}@{group}", {}).get(slot[1], -1),
+        watermarks=SimpleNamespace(dispatched_offset=0, start_id=7),
+    )  # fmt: skip
+    topics = SimpleNamespace(queue=lambda topic, queue_id: (topic, (topic, queue_id), queue_id))
+    yield SimpleNamespace(root=pop_copy, config=config, plane=plane, topics=topics, log_end=0)
+    remove_lasting(pop_copy)
+
+
+def entries_of(root: Path) -> dict[tuple[str, int, int], list[int]]:
+    """(topic, start offset, pop time) -> open offsets of the memory."""
+    memory = PopMemory.load(root)
+    assert memory is not None and memory.header.start_id == 7
+    names = {number: topic for number, _, topic, _ in Names(memory.folder).all()}
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for index in range(64):
+        slot = entry(memory, index)
+        if lib.rmq_pop_pages_has(memory.pages, slot) and slot.state:
+            assert slot.state == lib.RMQ_POP_OPEN
+            key = names[int(slot.window)], int(slot.base_offset - slot.start_delta), int(slot.pop_time_ms)
+            found[key] = [int(slot.base_offset) + bit for bit in range(64) if slot.present >> bit & 1]
+    memory.close(clean=False)
+    return found
+
+
+OPEN = {
+    ("GPB", 0, 1795209409941): [3, 4, 5], ("GPM", 8, 1795209411007): [12, 13], ("GPW", 0, 1795209543152): [0],
+}  # fmt: skip
+
+
+def test_entries_have_the_receipts_of_the_other_broker(look: Any) -> None:
+    assert take_over(look)
+    found = entries_of(look.root)
+    assert OPEN.items() <= found.items() and sum(map(len, found.values())) == 9
+    assert take_over(look) and entries_of(look.root) == found, "a start that died before the store was marked"
+
+
+def test_without_room_nothing_is_changed(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save_whole(memory: PopMemory) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(memory.folder))
+
+    with monkeypatch.context() as patched, pytest.raises(TakeOverError, match="No space left"):
+        patched.setattr(PopMemory, "save_whole", save_whole)
+        take_over(look)
+    assert not (look.root / "pop" / "image").exists()
+    assert take_over(look)
+
+
+def test_topics_and_groups_that_are_gone_have_no_open_messages(look: Any) -> None:
+    look.topics.queue = lambda topic, queue_id: None if topic.startswith("G") else (topic, (topic, queue_id), queue_id)
+    assert not take_over(look)
+    assert not (look.root / "pop").exists()
