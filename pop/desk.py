@@ -64,8 +64,8 @@ class Memory(Protocol):
 
 
 class Desk(Part):
-    """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, PEEK and POLLING_INFO. `rings`: see Serving. `config_version`: of
-    `config`. `others`: handlers of records of other workers, by their types."""
+    """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, NOTIFICATION, PEEK and POLLING_INFO. `rings`: see Serving.
+    `config_version`: of `config`. `others`: handlers of records of other workers, by their types."""
 
     def __init__(
         self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,

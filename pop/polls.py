@@ -1,4 +1,5 @@
-"""Pops that wait for a message (native/src/pop/pop_hold.h, pop_waiting.h). C holds them, wakes them and ends them.
+"""Pops and notifications that wait for a message (native/src/pop/pop_hold.h, pop_waiting.h). C holds them, wakes them
+and ends them.
 
 Python has their limits, and tells C what it learns: closed connections, new processes of read workers, windows that
 begin anew, topics of retries.
@@ -41,8 +42,8 @@ class Polls:
         return int(self._desk.poll_limits.polls)
 
     def count_of(self, topic_id: int, group_id: int, queue_id: int) -> int:
-        """Polls of a group for a queue, or for all queues of the topic (-1)."""
-        key = ffi.new("struct rmq_pop_key *", (topic_id, group_id, queue_id))
+        """Pops of a group that wait for a queue, or for all queues of the topic (-1)."""
+        key = ffi.new("struct rmq_pop_key *", (topic_id, group_id, queue_id, lib.RMQ_POP_POLL_POP))
         return int(lib.rmq_pop_polls_count_of(self._native, key))
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ class _Key(Struct):
     polls: list[Poll] = field(default_factory=list)
     """In the order in which they are served: pops from the oldest on, notifications from the newest on."""
     retries: list[int | None] = field(default_factory=lambda: [None, None])
+    told_to: int = 0
     state: _State = _State.ASLEEP
     start: int | None = None
     """The place of the poll with which it goes on. None: it begins with the first one."""
@@ -154,6 +155,16 @@ class PollsTwin:
         known = self._keys.get(key)
         return 0 if known is None else len(known.polls)
 
+    def told_to(self, key: Key) -> int:
+        """The sum of the ends of queues that notifications of a key were told of, less those that are to be told."""
+        known = self._keys.get(key)
+        return 0 if known is None else known.told_to
+
+    def tell_to(self, key: Key, ends: int) -> None:
+        """The polls of a key are told of the queues up to these ends."""
+        if key in self._keys:
+            self._keys[key].told_to = ends
+
     @property
     def keys(self) -> set[Key]:
         """Those for which polls wait."""
@@ -185,12 +196,12 @@ class PollsTwin:
     def wake_group(self, group_id: int) -> None:
         """Something has changed for all keys of a group."""
         for key in self._of_group.get(group_id, []):
-            self._wake(key)
+            self._wake_for_one(key)
 
     def wake_key(self, key: Key) -> None:
         """Something has changed for a key."""
         if key in self._keys:
-            self._wake(key)
+            self._wake_for_one(key)
 
     def take_awake(self) -> list[int]:
         """The polls of the key that has been awake the longest, which is asleep now: all, or those with which it goes
@@ -229,6 +240,11 @@ class PollsTwin:
         """Wake keys that are behind, those that are so the longest."""
         for key in self._behind[:room]:
             self._wake(key)
+
+    def _wake_for_one(self, key: Key) -> None:
+        """No message has come, but one poll may find something."""
+        self._keys[key].told_to -= 1
+        self._wake(key)
 
     def _wake(self, key: Key) -> None:
         self._keys[key].start = None

@@ -166,7 +166,7 @@ class BrokerConfig:
     pop_polling_map_size: int = number("popPollingMapSize", 100_000, 0, _INT32, live=True)
     """Such triples for which pops wait."""
     max_pop_polling_size: int = number("maxPopPollingSize", 100_000, 0, _INT32, live=True)
-    """Pops that wait, all of them."""
+    """Pops that wait, all of them. Notifications have the same three limits, and count apart."""
     pop_open_max: int = number("ringmqPopOpenMax", 4_194_304, 4096, 67_108_864)
     """Entries of all groups. An entry holds up to 64 messages of one pop."""
     pop_revive_grace_ms: int = number("ringmqPopReviveGraceMs", 0, 0, 60_000, live=True)

@@ -311,6 +311,33 @@ def test_as_many_notifications_as_messages_are_told(stage: Stage) -> None:
     assert stage.verdict() is None
 
 
+def test_a_message_that_stays_is_told_once(stage: Stage) -> None:
+    """Consumers of the messages before are on their way. A notification that begins meanwhile is told at once."""
+    held = [poll(stage) for _ in range(6)]
+    for number in (5, 4, 3):
+        stage.send("T", 1)
+        stage.turn()
+        told(stage, held[number])
+        assert stage.verdict() is None
+    assert stage.notification().fields == TRUE
+    assert stage.pop().fields["msgOffsetInfo"] == "0 0 0,1,2"
+    stage.send("T", 2)
+    stage.turn()
+    for number in (2, 1):
+        told(stage, held[number])
+    assert stage.verdict() is None
+
+
+def test_one_notification_is_told_of_messages_that_are_there_again(stage: Stage) -> None:
+    stage.send("T", 4)
+    answer = stage.pop()
+    held = [poll(stage) for _ in range(3)]
+    stage.unsent(answer.verdict)
+    stage.turn()
+    told(stage, held[2])
+    assert stage.verdict() is None
+
+
 def test_a_message_is_told_to_notifications_of_its_queue_of_all_queues_and_of_each_group(stage: Stage) -> None:
     stage.group("H")
     assert stage.pop(group="H").code == 210

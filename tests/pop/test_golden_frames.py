@@ -152,7 +152,8 @@ def test_answers_to_notifications_have_the_bytes_of_stock() -> None:
                 "code": command.code, "opaque": command.opaque, "serialise": lib.RMQ_SERIALISE_JSON,
                 "remark": ffi.cast("char *", remark), "remark_length": len(remark),
             },
-            "has_message": command.ext_fields["hasMsg"] == "true", "is_full": command.ext_fields["pollingFull"] == "true",
+            "has_message": command.ext_fields["hasMsg"] == "true",
+            "is_full": command.ext_fields["pollingFull"] == "true",
         })  # fmt: skip
         out = ffi.new("uint8_t[]", lib.rmq_notification_answer_bound(answer))
         size = lib.rmq_notification_answer_put(out, answer)

@@ -55,6 +55,12 @@ class NativePolls:
     def count_of(self, key: Key) -> int:
         return int(lib.rmq_pop_polls_count_of(self.native, ffi.new("struct rmq_pop_key *", tuple(key))))
 
+    def told_to(self, key: Key) -> int:
+        return int(lib.rmq_pop_polls_told_to(self.native, ffi.new("struct rmq_pop_key *", tuple(key))))
+
+    def tell_to(self, key: Key, ends: int) -> None:
+        lib.rmq_pop_polls_tell_to(self.native, ffi.new("struct rmq_pop_key *", tuple(key)), ends)
+
     @property
     def keys(self) -> set[Key]:
         found, at, key = set[Key](), 0, ffi.new("struct rmq_pop_key *")
@@ -169,6 +175,9 @@ class Play:
         else:
             self.both("wake_key", self.key())
 
+    def tell(self) -> None:
+        self.both("tell_to", self.key(), self.random.randrange(100))
+
     def serve(self) -> None:
         serials = self.both("take_awake")
         assert isinstance(serials, list)
@@ -197,6 +206,7 @@ class Play:
             assert getattr(self.native, name) == getattr(self.twin, name), name
         for key in self.twin.keys:
             self.both("count_of", key)
+            self.both("told_to", key)
         expected = self.twin.next_ms
         assert self.native.next_ms <= (NEVER if expected is None else expected)
         assert (self.native.next_ms == NEVER) == (expected is None)
@@ -207,7 +217,7 @@ def test_the_table_and_its_twin_agree(seed: int) -> None:
     play = Play(seed)
     events = [
         *[play.add] * 5, play.end, play.close, play.restart, play.retries, play.arrival, play.arrival, play.change,
-        play.serve, play.serve, play.behind, play.go_on, play.time,
+        play.tell, play.serve, play.serve, play.behind, play.go_on, play.time,
     ]  # fmt: skip
     for _ in range(STEPS):
         play.random.choice(events)()

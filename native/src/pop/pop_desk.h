@@ -82,7 +82,7 @@ struct rmq_pop_row {
     uint32_t frame_bytes;
     uint32_t held, serial;           /* of a poll that is served again: its number + 1, and its serial; 0: another request */
     uint32_t is_last;                /* its time is over: it is answered, whatever is there */
-    int64_t there;                   /* of an answered notification: messages of its key, at least; they are for as many polls */
+    int64_t due;                     /* of an answered poll that is a notification: so many of its key are to be told, it is one */
     int64_t until_ns;                /* an earlier process has held it until then; 0: none has */
     uint8_t text[RMQ_POP_TEXT_BYTES_MAX];
 };

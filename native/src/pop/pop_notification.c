@@ -12,6 +12,7 @@
 struct look {
     int64_t enough;              /* messages: then the look ends */
     int64_t there;
+    int64_t ends;                /* of all queues, their sum */
     uint32_t is_behind;          /* some are there that a pop cannot get now */
 };
 
@@ -42,6 +43,7 @@ static void look_at_queue(struct rmq_pop_desk *d, struct look *look, uint32_t gr
         next = min_offset;
     if (max_offset > next)
         count += max_offset - next;
+    look->ends += max_offset;
     if (count && place != RMQ_NONE && d->open_max && rmq_pop_open_messages(d->windows, place) > d->open_max)
         look->is_behind = 1;
     else
@@ -99,6 +101,16 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, in
     rmq_pop_count(d, has_message ? RMQ_POP_COUNT_NOTIFIED : is_full ? RMQ_POP_COUNT_NOTIFY_FULL : RMQ_POP_COUNT_NOT_NOTIFIED, 1);
 }
 
+/* The number of notifications of the key that are to be told of a message. */
+static int64_t due_of(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_key *key,
+                      const struct look *look)
+{
+    int64_t fresh = look->ends - rmq_pop_polls_told_to(d->polls, key);
+    if (!row->held || row->is_last || look->there < fresh)
+        return look->there;
+    return fresh > 0 ? fresh : 0; /* clients were told of the other messages */
+}
+
 uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
     struct rmq_pop_target target;
@@ -107,15 +119,21 @@ uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *
         return why;
     struct rmq_pop_key key = {.topic_id = target.topic_id, .group_id = target.group_id, .kind = RMQ_POP_POLL_NOTIFICATION,
                               .queue_id = row->pop.queue_id < 0 ? -1 : row->pop.queue_id};
-    struct look look = look_for(d, &key, target.queues, row->held ? rmq_pop_polls_count_of(d->polls, &key) : 1);
-    row->there = look.there;
-    if (look.there) {
+    int is_woken = row->held && !row->is_last;
+    struct look look = look_for(d, &key, target.queues, is_woken ? INT64_MAX : 1);
+    row->due = due_of(d, row, &key, &look);
+    if (row->due) {
         put_answer(d, row, 1, 0);
+        if (is_woken)
+            rmq_pop_polls_tell_to(d->polls, &key, look.ends - (row->due - 1));
         return RMQ_POP_SERVED;
     }
     enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, (int)look.is_behind);
-    if (waiting == RMQ_POP_IS_HELD)
+    if (waiting == RMQ_POP_IS_HELD) {
+        if (!look.is_behind)
+            rmq_pop_polls_tell_to(d->polls, &key, look.ends);
         return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
+    }
     put_answer(d, row, 0, waiting == RMQ_POP_IS_FULL);
     return RMQ_POP_SERVED;
 }

@@ -20,6 +20,7 @@ struct key {
     uint32_t retries[2];
     uint32_t first, last, count; /* polls; number + 1. count 0: the key is free */
     uint32_t from;               /* the poll with which it goes on; number + 1, 0: that which is served first */
+    int64_t told_to;
     enum state state;
     struct links queue;          /* of the awake or of those behind; of free ones `next` alone */
     struct links lists[LISTS];   /* a member is LISTS times its key, and its list */
@@ -192,6 +193,13 @@ static void wake(struct rmq_pop_polls *p, struct key *key)
         return;
     leave_queue(p, key);
     enter_queue(p, key, AWAKE);
+}
+
+/* No message has come, but one poll may find something. */
+static void wake_for_one(struct rmq_pop_polls *p, struct key *key)
+{
+    key->told_to--;
+    wake(p, key);
 }
 
 /* --- keys ----------------------------------------------------------------------------------------------------- */
@@ -393,6 +401,19 @@ uint32_t rmq_pop_polls_count_of(const struct rmq_pop_polls *p, const struct rmq_
     return key == RMQ_NONE ? 0 : p->keys[key].count;
 }
 
+int64_t rmq_pop_polls_told_to(const struct rmq_pop_polls *p, const struct rmq_pop_key *names)
+{
+    uint32_t key = find_key(p, names);
+    return key == RMQ_NONE ? 0 : p->keys[key].told_to;
+}
+
+void rmq_pop_polls_tell_to(struct rmq_pop_polls *p, const struct rmq_pop_key *names, int64_t ends)
+{
+    uint32_t key = find_key(p, names);
+    if (key != RMQ_NONE)
+        p->keys[key].told_to = ends;
+}
+
 /* --- wake-ups ------------------------------------------------------------------------------------------------- */
 
 uint32_t rmq_pop_polls_wake_queue(struct rmq_pop_polls *p, uint32_t topic_id, uint32_t queue_id)
@@ -412,14 +433,14 @@ uint32_t rmq_pop_polls_wake_queue(struct rmq_pop_polls *p, uint32_t topic_id, ui
 void rmq_pop_polls_wake_group(struct rmq_pop_polls *p, uint32_t group_id)
 {
     for (uint32_t at = group_id <= p->groups ? p->of_group[group_id] : 0; at; at = member_links(p, at - 1)->next)
-        wake(p, &p->keys[(at - 1) / LISTS]);
+        wake_for_one(p, &p->keys[(at - 1) / LISTS]);
 }
 
 void rmq_pop_polls_wake_key(struct rmq_pop_polls *p, const struct rmq_pop_key *names)
 {
     uint32_t key = find_key(p, names);
     if (key != RMQ_NONE)
-        wake(p, &p->keys[key]);
+        wake_for_one(p, &p->keys[key]);
 }
 
 int rmq_pop_polls_is_awake(const struct rmq_pop_polls *p) { return p->awake.first != 0; }

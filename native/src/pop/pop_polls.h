@@ -71,6 +71,11 @@ uint32_t rmq_pop_polls_restarted(struct rmq_pop_polls *p, uint32_t role, uint32_
 uint32_t rmq_pop_polls_count(const struct rmq_pop_polls *p);
 uint32_t rmq_pop_polls_count_of(const struct rmq_pop_polls *p, const struct rmq_pop_key *key);
 
+/* Notifications of a key are told of its queues up to there: the sum of their ends. A message behind it is for one more of them, and
+ * so is a wake-up of the key or its group, which lowers it by 1. 0 at first, and of a key that is not there. */
+int64_t rmq_pop_polls_told_to(const struct rmq_pop_polls *p, const struct rmq_pop_key *key);
+void rmq_pop_polls_tell_to(struct rmq_pop_polls *p, const struct rmq_pop_key *key, int64_t ends);
+
 /* A message has come to the queue. Returns the number of keys that wait for it. */
 uint32_t rmq_pop_polls_wake_queue(struct rmq_pop_polls *p, uint32_t topic_id, uint32_t queue_id);
 /* Something has changed for the group, or for one key. */

@@ -45,6 +45,13 @@ static void take_arrivals(struct rmq_pop_desk *d)
 
 /* --- a poll is served again -------------------------------------------------------------------------------------- */
 
+static uint32_t serve_kind(struct rmq_pop_desk *d, struct rmq_pop_row *row, uint32_t kind)
+{
+    if (d->settings & RMQ_POP_IS_STOPPED)
+        return RMQ_POP_STOPPED;
+    return kind == RMQ_POP_POLL_NOTIFICATION ? rmq_pop_serve_notification(d, row) : rmq_pop_serve_pop(d, row);
+}
+
 /* 1: the poll is over. 0: it goes on waiting. A poll that is refused, or that needs something first, is asked for again: that is
  * the way of each request. */
 static int serve(struct rmq_pop_desk *d, uint32_t number, uint32_t is_last)
@@ -61,10 +68,8 @@ static int serve(struct rmq_pop_desk *d, uint32_t number, uint32_t is_last)
     row->held = number + 1;
     row->serial = poll->ask.serial;
     row->is_last = is_last;
-    row->there = 0;
-    int is_notification = poll->ask.key.kind == RMQ_POP_POLL_NOTIFICATION;
-    uint32_t why = d->settings & RMQ_POP_IS_STOPPED ? RMQ_POP_STOPPED
-                   : is_notification ? rmq_pop_serve_notification(d, row) : rmq_pop_serve_pop(d, row);
+    row->due = 0;
+    uint32_t why = serve_kind(d, row, poll->ask.key.kind);
     if (why != RMQ_POP_SERVED && why != RMQ_POP_WAITS) {
         struct rmq_verdict verdict = {.type = RMQ_VERDICT_REDO};
         rmq_pop_put(d, row, &verdict, row, 0);
@@ -141,12 +146,11 @@ static void serve_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns)
         rmq_pop_polls_resume(d->polls, number);
 }
 
-/* Answers as many notifications of a key as messages are there, from `number` on. If one finds nothing, the others do not either. */
+/* Answers the notifications of a key, from `number` on, as many as are to be told of a message. */
 static void notify_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns)
 {
-    int64_t told = 0, there = 1;
     uint32_t without_room = RMQ_NONE;
-    for (uint32_t looks = 0; number != RMQ_NONE && told < there; looks++) {
+    for (uint32_t looks = 0; number != RMQ_NONE; looks++) {
         const uint32_t at = number;
         const struct rmq_pop_poll *poll = rmq_pop_polls_at(d->polls, at);
         if (looks == LOOKS_OF_KEY || (looks && !has_time(until_ns))) {
@@ -156,16 +160,12 @@ static void notify_key(struct rmq_pop_desk *d, uint32_t number, int64_t until_ns
         number = rmq_pop_polls_next_of(d->polls, at);
         if (poll->ask.due_ms <= d->now_ns / NS_A_MS)
             continue;
-        if (rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN) {
+        if (rmq_pop_room(d, poll->ask.role) < RMQ_POP_ANSWER_BYTES_MIN)
             without_room = at;
-            continue;
-        }
-        if (!serve(d, at, 0))
+        else if (!serve(d, at, 0) || d->row.due <= 1)
             return;
-        told++;
-        there = d->row.there;
     }
-    if (without_room != RMQ_NONE && told < there)
+    if (without_room != RMQ_NONE)
         rmq_pop_polls_put_behind(d->polls, without_room);
 }
 
