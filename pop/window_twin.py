@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.pop import entry_states as states
 from ringmq.pop.entry_states import State
 from ringmq.pop.entry_twin import STATES, EntryTwin, Give, NoRoomError
@@ -143,9 +143,8 @@ class WindowTwin(EntryTwin):
         store(window, "reported_start", 0)
         store(window, "unmarked_start", 0)
         store(window, "last_pop_ms", 0)
-        made = WindowMemory(1, 1).window(0)
-        made.id, made.queue_id, made.birth = window_id, queue_id, birth
-        store(window, "check", window_check(made))
+        made = ffi.new("struct rmq_pop_window *", {"id": window_id, "queue_id": queue_id, "birth": birth})
+        store(window, "check", window_check(made[0]))
         store(window, "id", window_id)
         self.places[window_id] = place
         self.of_window[window_id] = set()
