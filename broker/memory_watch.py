@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.guests import parts
 from ringmq.ipc.memory import ENTER, FREE, FULL, NEAR, MemorySampler, MemoryUse, next_level
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.log_throttle import LogThrottle
@@ -29,8 +30,10 @@ _WORDS = {
 
 
 def memory_max_bytes(config: BrokerConfig, plane_bytes: int, arena_bytes: int) -> int:
-    """ringmqMemoryMax. Its default is the sum of the configured tables, all arenas and BESIDE_TABLES_BYTES."""
-    return config.memory_max or plane_bytes + arena_bytes + BESIDE_TABLES_BYTES
+    """ringmqMemoryMax. Its default is the sum of the configured tables, those of guests too, all arenas and
+    BESIDE_TABLES_BYTES."""
+    of_guests = sum(bytes_of(config) for bytes_of in parts("memory_bytes"))
+    return config.memory_max or plane_bytes + of_guests + arena_bytes + BESIDE_TABLES_BYTES
 
 
 class MemoryWatch:

@@ -113,6 +113,9 @@ class Guest(NamedTuple):
     request code. No two guests have a code."""
     copied_files: tuple[CopiedFile, ...] = ()
     """Slaves ask for them in this order."""
+    memory_bytes: str = ""
+    """Function (BrokerConfig) -> bytes of the tables that the guest has in shared memory of its own, when they are
+    full: a part of the default of ringmqMemoryMax."""
     store_entries: tuple[str, ...] = ()
     """Files and folders in the store's folder that a start must find to be its user's (`store/store_owner.py`)."""
     damage: str = ""

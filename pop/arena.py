@@ -1,12 +1,18 @@
-"""Size of the arena of the worker `pop`, which its row names."""
+"""Sizes of what the worker `pop` has in shared memory, which rows name."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ringmq.native import lib
 from ringmq.services.arenas import copies_bytes
 
 
 def arena_bytes(config: Any) -> int:
     """Size of the ring for copies of messages that come again."""
     return copies_bytes(config)
+
+
+def memory_bytes(config: Any) -> int:
+    """Size of the segment of windows and entries when it is full."""
+    return int(lib.rmq_pop_layout_of(config.offsets_max, config.pop_open_max).mapped_bytes)

@@ -10,6 +10,7 @@ GUEST = Guest(
     metrics="ringmq.pop.metrics:families",
     questions="ringmq.pop.questions:QUESTIONS",
     control_answers="ringmq.pop.on_slave:answers",
+    memory_bytes="ringmq.pop.arena:memory_bytes",
     store_entries=("pop",),
     damage="ringmq.pop.pop_damage:find_pop_damage",
     inspect="ringmq.pop.window_table:windows_of",

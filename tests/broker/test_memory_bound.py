@@ -21,6 +21,7 @@ from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.pop.arena import arena_bytes as pop_bytes
+from ringmq.pop.arena import memory_bytes as pop_memory_bytes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
@@ -47,7 +48,10 @@ def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     arenas = sum(port.arena_bytes for port in capacity.ports)
     rest = memory_max_bytes(config, 300 * MIB, arenas) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
     services = services_bytes(config) + 2 * republisher_bytes(config) + chains_bytes(config) + pop_bytes(config)
-    assert rest == services, "the arenas of `services`, `delay`, `timer`, `transactions` and `pop`"
+    assert rest == services + pop_memory_bytes(config), (
+        "the arenas of `services`, `delay`, `timer`, `transactions` and `pop`, and its windows and entries"
+    )
+    assert 256 * MIB < pop_memory_bytes(config) < 320 * MIB
     assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, arenas) == 5
 
 
