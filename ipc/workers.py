@@ -303,7 +303,9 @@ WORKERS = WorkerTable(
         WorkerRow(
             "pop", lib.RMQ_ROLE_POP, "ringmq.pop.worker", StopPhase.POP, CpuClass.SERVICE, start=Start.OPEN_WORK,
             is_optional=True, of="master", asks=("control",),
-            answers=AnswerRow(codes=(200050, 200051, 200052, 200053, 200054, 200055, 200151), control_asks=True),
+            answers=AnswerRow(
+                codes=(200050, 200051, 200052, 200053, 200054, 200055, 200151, 270007), control_asks=True
+            ),
             port=PortRow(
                 "ringmq.pop.arena:arena_bytes",
                 lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS, weight=1, parked_max=4096,

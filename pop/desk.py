@@ -20,6 +20,7 @@ from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.filters import Filters
+from ringmq.pop.inflight import PopOpenMessages
 from ringmq.pop.looks import PopLooks
 from ringmq.pop.native_desk import NativeDesk
 from ringmq.pop.questions import PopAsks
@@ -64,8 +65,10 @@ class Memory(Protocol):
 
 
 class Desk(Part):
-    """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, NOTIFICATION, PEEK and POLLING_INFO. `rings`: see Serving.
-    `config_version`: of `config`. `others`: handlers of records of other workers, by their types."""
+    """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, NOTIFICATION, PEEK, POLLING_INFO, and operators.
+
+    `rings`: see Serving. `config_version`: of `config`. `others`: handlers of records of other workers, by their types.
+    """
 
     def __init__(
         self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,
@@ -99,8 +102,9 @@ class Desk(Part):
             plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_of,
             lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
         )  # fmt: skip
+        opened = PopOpenMessages(plane, windows, self.windows, self.native.address_of)
         self._answering = Answering(
-            plane, role, inbox, [self._requests, self._looks], control, outbox, config, log_view, log_line,
+            plane, role, inbox, [self._requests, self._looks, opened], control, outbox, config, log_view, log_line,
             replies=replies, plain=self._requests, waiting=self._requests,
             others={lib.RMQ_INBOX_UNSENT: self._on_unsent, **others}, on_reader_restart=self._on_reader_restart,
             on_closed=self._on_closed, keeps_asks=True,

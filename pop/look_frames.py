@@ -64,13 +64,13 @@ def asked_of(request: Request) -> Asked:
 
 def _names_of(group: str, topic: str) -> tuple[str, str]:
     return (
-        _checked(group, "consumerGroup", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        _checked(topic, "topic", ResponseCode.TOPIC_NOT_EXIST),
+        checked_name(group, "consumerGroup", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        checked_name(topic, "topic", ResponseCode.TOPIC_NOT_EXIST),
     )
 
 
-def _checked(name: str, field_name: str, code: int) -> str:
-    """A name, as the plane has it: half a character becomes `?`, as in Java."""
+def checked_name(name: str, field_name: str, code: int) -> str:
+    """A name, as the plane has it: half a character becomes `?`, as in Java. Raises RequestError beyond the limit."""
     data = name.encode("utf-8", "replace")
     if len(data) > NAME_BYTES_MAX:
         remark = f"{field_name} has {len(data)} bytes, the limit is {NAME_BYTES_MAX}"

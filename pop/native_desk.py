@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.requests.records import fill_plain_request, plain_request
+from ringmq.broker.requests.records import fill_plain_request, host_text, plain_request
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.asks import Inbox
 from ringmq.ipc.plain_requests import Record, Table
@@ -16,6 +16,7 @@ from ringmq.pop.filters import Filters
 from ringmq.pop.polls import Polls
 from ringmq.pop.role_words import Counter
 from ringmq.pop.window_names import WindowNames
+from ringmq.remoting.address import address_text
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import Perm
 from ringmq.store.queue_reader import QueueReader
@@ -48,6 +49,7 @@ class NativeDesk:
             raise MemoryError("no memory for the pops of the last answers")
         room = inbox.chunk_bytes
         self._kept = ffi.new("uint64_t[]", room // 8 + 1), ffi.new("uint8_t[]", room)
+        self._clients = d.clients = ffi.new("struct rmq_pop_client[]", lib.RMQ_POP_CLIENTS)
         d.payload, d.texts, d.room_bytes = ffi.cast("uint8_t *", self._kept[0]), self._kept[1], room
         d.plane, d.queues, d.windows, d.index = plane.struct, reader.native, windows, names.index
         d.filters, d.given, d.answerer, d.role = filters.native, self._given, inbox.answerer, role
@@ -153,6 +155,13 @@ class NativeDesk:
     def counted(self, counter: Counter) -> int:
         """The value of a counter."""
         return int(self.struct.counters[counter])
+
+    def address_of(self, client: int) -> str | None:
+        """HOST:PORT of a connection, by the hash that entries have. None: it has not popped since the process began."""
+        row = self._clients[lib.rmq_pop_client_row(client)]
+        if not client or row.hash != client:
+            return None
+        return address_text(host_text(bytes(ffi.buffer(row.host, 16 if row.is_v6 else 4))), int(row.port))
 
     def take_trouble(self) -> tuple[int, int, int] | None:
         """(queue slot, queue offset, errno) of the queue that could not be read last. None: each could since the last

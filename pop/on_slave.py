@@ -1,4 +1,4 @@
-"""The answers of a slave to consumers that take or acknowledge single messages."""
+"""The answers of a slave to consumers that take or acknowledge single messages, and to operators."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ CODES = (
     RequestCode.PEEK_MESSAGE,
     RequestCode.NOTIFICATION,
     RequestCode.POLLING_INFO,
+    RequestCode.POP_INFLIGHT,
 )
 
 

@@ -20,6 +20,7 @@ class Share(Struct):
 class View(Struct):
     """The results of a look."""
 
+    entries: int = 0
     messages: int = 0
     returned: int = 0
     due: int = 0
@@ -43,6 +44,7 @@ def look(entries: Iterable[tuple[int, Any]], wanted: Sequence[int], now_ms: int,
         if entry.state == lib.RMQ_POP_RETURNED:
             view.returned += count
             continue
+        view.entries += 1
         view.messages += count
         due_ms = pop_ms + int(entry.invisible_ms)
         if entry.state == lib.RMQ_POP_REVIVING or due_ms < now_ms:

@@ -171,6 +171,7 @@ class RequestCode(IntEnum):
     HA_DECIDE = 270003
     HA_READ_LOG = 270004
     HA_STATUS = 270005
+    POP_INFLIGHT = 270007  # 270006 is kept for progress of POP on slaves
 
 
 class ResponseCode(IntEnum):

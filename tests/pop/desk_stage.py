@@ -20,12 +20,14 @@ from ringmq.native import ffi, lib
 from ringmq.pop.desk import Desk
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
+from ringmq.remoting.pop_bodies import PopInflight
 from ringmq.store import record as records
 
 ROLE, READER = lib.RMQ_ROLE_POP, lib.RMQ_ROLE_READ
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
-CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, NOTIFICATION, POLLING_INFO)
+INFLIGHT = 270007
+CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, NOTIFICATION, POLLING_INFO, INFLIGHT)
 PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, CODES)
 PORT = PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS)
 BROKER = "broker-a"
@@ -303,7 +305,7 @@ class Stage:
         head = ffi.new("struct rmq_inbox_record *")
         head.type, head.role, head.role_generation = kind, role, self.generation
         head.connection, head.connection_generation, head.pending = connection, 3, pending
-        head.frame_length, head.peer_port, head.received_mono_ns = frame_length, 4321, received_ns
+        head.frame_length, head.peer_port, head.received_mono_ns = frame_length, 4312 + connection, received_ns
         head.peer_host = bytes([127, 0, 0, 1]) + bytes(12)
         assert lib.rmq_inbox_put(self.kit.plane, self.answerer, head, payload, len(payload), ffi.NULL) == 0
 
@@ -379,6 +381,12 @@ class Stage:
         more = {key: fields.pop(key) for key in ("oneway", "connection") if key in fields}
         asked = {"consumerGroup": group, "topic": topic, "queueId": -1, "maxMsgNums": 32}
         return self.ask(PEEK, asked | fields, **more)
+
+    def inflight(self, group: str = "G", **fields: Any) -> PopInflight:
+        """The open messages of a group."""
+        answer = self.ask(INFLIGHT, {"consumerGroup": group} | fields)
+        assert answer.code == 0, answer.command.remark
+        return PopInflight.decode(answer.command.body)
 
     def polling_info(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
         """The number of polls that wait."""

@@ -67,6 +67,7 @@ def test_both_see_the_same(seed: int) -> None:
     found = native.native
     expected = look(entries, list(places.values()) if chosen is None else chosen, now_ms, oldest_max)
     assert (found.messages, found.returned, found.due) == (expected.messages, expected.returned, expected.due)
+    assert found.entries == expected.entries
     assert (time_of(found.oldest_ms), time_of(found.oldest_due_ms)) == (expected.oldest_ms, expected.oldest_due_ms)
     oldest = [
         (int(one.pop_time_ms), int(one.place), int(one.queue_offset), int(one.messages))

@@ -92,7 +92,7 @@ uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         return RMQ_POP_BAD_INVISIBLE;
     struct rmq_pop_give give = {
         .pop_time_ms = d->now_ms, .mono_ms = d->now_ns / 1000000, .start_offset = row->ack.offset, .next_offset = row->ack.offset + 1,
-        .invisible_ms = (uint32_t)row->ack.invisible_ms, .client = rmq_pop_client(&row->ask),
+        .invisible_ms = (uint32_t)row->ack.invisible_ms, .client = rmq_pop_client(d->clients, &row->ask),
         .revive_queue = (uint16_t)n.receipt.revive_queue};
     if (!rmq_pop_has_room(d))
         return RMQ_POP_ENTRIES_USED;

@@ -11,6 +11,7 @@
 #include "codec/answer.h"
 #include "metrics/latency.h"
 #include "plane/serving.h"
+#include "pop/pop_clients.h"
 #include "pop/pop_filters.h"
 #include "pop/pop_given.h"
 #include "pop/pop_index.h"
@@ -96,6 +97,7 @@ struct rmq_pop_desk {
     struct rmq_pop_filters *filters;
     struct rmq_pop_given *given;
     struct rmq_pop_polls *polls;
+    struct rmq_pop_client *clients;  /* RMQ_POP_CLIENTS */
     struct rmq_latency *latency;
     struct rmq_latency *acked;       /* RMQ_POP_LATENCY_ACKED */
     uint64_t *counters;
@@ -201,10 +203,5 @@ static inline void rmq_pop_count_acked(struct rmq_pop_desk *d, int64_t pop_time_
 int rmq_pop_has_room(struct rmq_pop_desk *d);
 /* 1 if the group has its share of the entries. Those of revived messages, which give way, do not count. */
 int rmq_pop_has_its_share(struct rmq_pop_desk *d, uint32_t group_id);
-static inline uint32_t rmq_pop_client(const struct rmq_inbox_record *ask)
-{
-    uint32_t hash = (ask->connection * 2654435761u) ^ (ask->connection_generation * 40503u) ^ ((uint32_t)ask->role << 24);
-    return hash ? hash : 1;
-}
 
 #endif

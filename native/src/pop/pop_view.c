@@ -10,7 +10,7 @@
 void rmq_pop_view_begin(struct rmq_pop_view *v)
 {
     v->next = v->queue_count = v->client_count = v->oldest_count = 0;
-    v->messages = v->returned = v->due = v->queue_rest = v->client_rest = 0;
+    v->entries = v->messages = v->returned = v->due = v->queue_rest = v->client_rest = 0;
     v->oldest_ms = v->oldest_due_ms = INT64_MAX;
 }
 
@@ -76,6 +76,7 @@ static void look_at(struct rmq_pop_view *v, const struct rmq_pop_entry *e, uint6
         .place = place, .client = e->client, .messages = messages, .queue_offset = (int64_t)e->base_offset + __builtin_ctzll(bits),
         .pop_time_ms = e->pop_time_ms, .due_ms = e->pop_time_ms + e->invisible_ms};
     open.is_due = e->state == RMQ_POP_REVIVING || open.due_ms < v->now_ms;
+    v->entries++;
     v->messages += messages;
     if (open.is_due) {
         v->due += messages;

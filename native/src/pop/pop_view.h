@@ -45,6 +45,7 @@ struct rmq_pop_view {
     uint32_t next;
     /* results */
     uint32_t queue_count, client_count, oldest_count;
+    uint64_t entries;            /* of these messages */
     uint64_t messages;           /* that consumers have, or that are due */
     uint64_t returned;           /* that no consumer has received: the next pop begins with them */
     uint64_t due;

@@ -1,0 +1,157 @@
+"""The open messages of a group, as operators ask for them: sums, the oldest pops, shares of queues and of clients."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk_stage import CHANGE, INFLIGHT, Stage, receipts
+
+from ringmq.native import lib
+from ringmq.pop import inflight
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.pop_bodies import ROWS_MAX, PopInflight
+
+RETRY = "%RETRY%G+T"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A topic of four queues, with ten messages in queue 1 and three in queue 2."""
+    made = Stage(tmp_path / "store", enable_retry_topic_v2=True)
+    made.topic("T", 4)
+    made.topic("U", 1)
+    made.group("G")
+    made.group("other")
+    made.send("T", 10, 1)
+    made.send("T", 3, 2)
+    made.send("U", 2, 0)
+    yield made
+
+
+def test_a_group_without_open_messages_has_none(stage: Stage) -> None:
+    stage.pop(group="other")
+    assert stage.inflight() == PopInflight(0, 0, 0, 0, 0, 0)
+
+
+def test_what_is_open_counts_by_queue_and_by_client(stage: Stage) -> None:
+    first = stage.pop(queueId=1, maxMsgNums=4, connection=7)
+    time.sleep(0.01)  # span: the second pop is younger
+    stage.pop(queueId=1, maxMsgNums=2, connection=8, invisibleTime=5000)
+    stage.pop(queueId=2, maxMsgNums=3, connection=7)
+    stage.pop("U", connection=7)
+    stage.pop(group="other", connection=9)
+    stage.ack(receipts(first)[0])
+    seen = stage.inflight()
+    assert (seen.messages, seen.due, seen.returned, seen.pops) == (10, 0, 0, 4)
+    assert [(row.topic, row.queue_id, row.messages) for row in seen.queues] == [("T", 1, 5), ("T", 2, 3), ("U", 0, 2)]
+    assert [row.messages for row in seen.clients] == [8, 2]
+    assert (seen.queue_count, seen.client_count) == (3, 2)
+    assert len({row.client for row in seen.clients}) == 2
+    assert all(row.client.startswith("127.0.0.1:") for row in seen.clients)
+    oldest = seen.oldest[0]
+    assert (oldest.topic, oldest.queue_id, oldest.queue_offset, oldest.messages) == ("T", 1, 1, 3)
+    assert 10 <= oldest.age_ms == seen.queues[0].oldest_ms == seen.clients[0].oldest_ms < 60_000
+    assert oldest.due_in_ms == 60_000 - oldest.age_ms
+    assert oldest.client == seen.clients[0].client
+    assert 0 < seen.oldest[1].due_in_ms <= 5000
+
+
+def test_a_topic_includes_messages_that_came_again(stage: Stage) -> None:
+    stage.topic(RETRY, 1)
+    stage.send(RETRY, 2, 0)
+    while stage.inflight().messages < 15:  # a pop looks at one form of the topic of retries
+        stage.pop()
+    stage.pop("U")
+    assert {(row.topic, row.messages) for row in stage.inflight(topic="T").queues} == {("T", 10), ("T", 3), (RETRY, 2)}
+    assert stage.inflight(topic="U").messages == 2
+    assert stage.inflight(topic=RETRY).messages == 2
+    assert stage.inflight().messages == 17
+
+
+def test_lists_are_bounded(stage: Stage) -> None:
+    for _ in range(10):
+        stage.pop(queueId=1, maxMsgNums=1)
+    seen = stage.inflight(maxRows=3)
+    assert (len(seen.oldest), seen.pops, seen.messages) == (3, 10, 10)
+    assert [row.queue_offset for row in seen.oldest] == [0, 1, 2]
+    assert (stage.inflight(maxRows=0).queues, stage.inflight(maxRows=0).messages) == ((), 10)
+    assert len(stage.inflight(maxRows=ROWS_MAX).oldest) == 10
+
+
+def test_messages_that_no_client_has_received_are_told_apart(stage: Stage) -> None:
+    lost = stage.pop(queueId=1, maxMsgNums=3)
+    stage.pop(queueId=1, maxMsgNums=2)
+    stage.desk.native.unsent(lost.verdict.serial)
+    seen = stage.inflight()
+    assert (seen.messages, seen.returned, seen.pops) == (2, 3, 1)
+
+
+def test_messages_whose_time_is_over_are_told_apart(stage: Stage) -> None:
+    (receipt,) = receipts(stage.pop(queueId=1, maxMsgNums=1))
+    stage.ack(receipt, code=CHANGE, invisibleTime=1)
+    time.sleep(0.01)  # span: the time is over
+    seen = stage.inflight()
+    assert (seen.messages, seen.due) == (1, 1)
+    assert seen.oldest[0].due_in_ms < 0
+
+
+def test_a_new_process_names_clients_by_number_until_they_pop(stage: Stage) -> None:
+    stage.pop(queueId=1, maxMsgNums=1, connection=7)
+    (before,) = stage.inflight().clients
+    stage.restart()
+    (after,) = stage.inflight().clients
+    assert before.client.startswith("127.0.0.1:")
+    assert len(after.client) == 8 and int(after.client, 16) > 0
+    stage.pop(queueId=1, maxMsgNums=1, connection=7)
+    assert [row.client for row in stage.inflight().clients] == [before.client]
+
+
+def test_other_requests_are_served_between_steps(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of one entry: a pop that comes behind the look is answered before it."""
+    for _ in range(10):
+        stage.pop(queueId=1, maxMsgNums=1)
+    steps = []
+    step = lib.rmq_pop_view_step
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lib, name)
+
+        def rmq_pop_view_step(self, view: Any, room: int) -> int:
+            steps.append(room)
+            return int(step(view, 3))
+
+    monkeypatch.setattr(inflight, "lib", Counted())
+    assert stage.inflight().messages == 10
+    assert len(steps) == 4, "of 10 entries"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "named"),
+    [
+        ({"consumerGroup": "nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "the group nobody does not exist"),
+        ({"topic": "nothing"}, ResponseCode.TOPIC_NOT_EXIST, "the topic nothing does not exist"),
+        ({"maxRows": 65}, ResponseCode.INVALID_PARAMETER, "maxRows = 65 is not in 0..64"),
+        ({"maxRows": -1}, ResponseCode.INVALID_PARAMETER, "maxRows = -1 is not in 0..64"),
+        ({"consumerGroup": "x" * 256}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "the limit is 255"),
+        ({"topic": "x" * 256}, ResponseCode.TOPIC_NOT_EXIST, "the limit is 255"),
+        ({"maxRows": "many"}, ResponseCode.SYSTEM_ERROR, "maxRows"),
+    ],
+)
+def test_bad_requests_are_refused(stage: Stage, fields: dict[str, Any], code: int, named: str) -> None:
+    answer = stage.ask(INFLIGHT, {"consumerGroup": "G"} | fields)
+    assert answer.code == code
+    assert named in (answer.command.remark or "")
+
+
+def test_a_group_is_named(stage: Stage) -> None:
+    answer = stage.ask(INFLIGHT, {})
+    assert answer.code != 0
+    assert "consumerGroup" in (answer.command.remark or "")
+
+
+def test_a_deleted_group_does_not_exist(stage: Stage) -> None:
+    stage.plane.group(stage.plane.group_find("G") or 0).config = 0
+    assert stage.ask(INFLIGHT, {"consumerGroup": "G"}).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
