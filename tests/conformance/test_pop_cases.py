@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import LOOK_S, awaits, case, due, judged, of_body
+from tests.conformance.pop_cases import LONG, LOOK_S, RESETS, awaits, case, due, judged, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
 MIB = 1 << 20
@@ -75,7 +75,7 @@ def runs_of(offsets: list[int]) -> list[list[int]]:
     return runs
 
 
-RESETS: dict[str, dict[str, Any]] = {
+SET_OFFSETS: dict[str, dict[str, Any]] = {
     "PopResetBack": {"target": 8, "resets": [5]},
     "PopResetsBack": {"target": 8, "resets": [3, 5]},
     "PopResetOn": {"target": 2, "resets": [38]},
@@ -88,7 +88,7 @@ RESETS: dict[str, dict[str, Any]] = {
     *(
         case("popResets", name, count=40 if args["resets"][-1] > 10 else 10, most=1, acks=True, pauseMillis=100,
              waitSeconds=30, **args)
-        for name, args in RESETS.items()
+        for name, args in SET_OFFSETS.items()
     )
 )  # fmt: skip
 def test_pops_go_on_where_an_operator_has_set_the_offset(kind: str, case: Any, seen: Seen) -> None:
@@ -107,17 +107,18 @@ def test_pops_go_on_where_an_operator_has_set_the_offset(kind: str, case: Any, s
 @judged(
     case("popResets", "PopResetOpen", count=10, most=32, target=10, resets=[4], acks=False, pauseMillis=20,
          waitSeconds=10),
+    case("popResets", "PopResetOpenLater", count=10, most=32, target=10, resets=[4], acks=False, pauseMillis=20,
+         resetPauseMillis=3000, waitSeconds=10),
     case("popResets", "PopResetOpenOnes", count=10, most=1, target=8, resets=[5], acks=False, pauseMillis=20,
          waitSeconds=10),
 )  # fmt: skip
-@awaits("resets of open messages")
+@awaits(RESETS)
 def test_a_reset_takes_open_messages_away_from_their_consumers(kind: str, case: Any, seen: Seen) -> None:
     print(f"{kind}: {len(seen['offsets'])} pops, reset to {case.args['resets']}: {seen['offsets']}")
     assert seen["offsets"] == [*range(case.args["target"]), *range(case.args["resets"][0], 10)]
 
 
 @judged(case("popWaits", "PopWaits", queues=4, members=5, vainMillis=2000, pollMillis=15_000, pauseMillis=1000))
-@awaits("long polls")
 def test_pops_wait_for_messages(kind: str, seen: Seen) -> None:
     vain, found = seen["vain"], seen["found"]
     print(f"{kind}: in vain for {vain['millis']} ms, for messages {[one['millis'] for one in found]} ms")
@@ -156,6 +157,19 @@ def test_a_message_stays_away_while_its_receipt_is_renewed(kind: str, seen: Seen
     assert after_ms >= 4000
     assert second["acked"]
     assert seen["again"] == []
+
+
+@judged(
+    case("popRetries", f"PopNames{LONG}", queues=1, count=3, attempts=3, invisibleMillis=2000, waitSeconds=60,
+         lookSeconds=1)
+)  # fmt: skip
+def test_messages_of_long_names_come_back(kind: str, case: Any, seen: Seen) -> None:
+    popped = of_body(seen["popped"])
+    print(f"{kind}: {len(seen['popped'])} pops of 3 messages, names of {len(case.name)} and {len(case.name) + 6} bytes")
+    assert len(popped) == 3
+    for pops in popped.values():
+        assert [pop["reconsumeTimes"] for pop in pops] == [0, 1, 2]
+        assert {pop["topic"] for pop in pops} == {case.name}
 
 
 def shown(topic: str, queue_id: int, offsets: range, attempt: int = 0) -> list[str]:

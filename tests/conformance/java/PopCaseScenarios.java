@@ -235,6 +235,7 @@ final class PopCaseScenarios {
                         clients.masters().get(0), args.getString("group"), topic, 0, ((Number) offset).longValue());
                 }
                 isReset = true;
+                Thread.sleep(args.getLongValue("resetPauseMillis"));
             }
             long from = offsets.size() - count + last;
             if (isReset && from >= target && offsets.subList((int) from, offsets.size()).get(0) == last) {
@@ -265,14 +266,7 @@ final class PopCaseScenarios {
         PopMember member = member(clients, args);
         int all = PopMember.ALL_QUEUES;
         Map<String, Object> seen = new LinkedHashMap<>();
-        Clients.await(args.getDoubleValue("waitSeconds"), () -> {
-            try {
-                return clients.admin().examineTopicStats(topic).getOffsetTable().values().stream()
-                    .anyMatch(offset -> offset.getMaxOffset() == 70);
-            } catch (Exception notYet) {
-                return false;
-            }
-        });
+        PopWork.awaitShown(clients, topic, 70, args);
         seen.put("33 messages", outcome(member, all, 33, ExpressionType.TAG, "*"));
         seen.put("a queue beyond the last", outcome(member, 1, 32, ExpressionType.TAG, "*"));
         seen.put("a condition that is none", outcome(member, all, 32, ExpressionType.SQL92, "n >"));

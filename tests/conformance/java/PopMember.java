@@ -59,6 +59,24 @@ final class PopMember {
     /** One pop by an expression of a type, with the status that the client has made of the answer's code. */
     PopResult ask(int queueId, int most, long invisibleMillis, long pollMillis, String type, String expression)
             throws Exception {
+        PopMessageRequestHeader header = header(queueId, most, invisibleMillis, pollMillis);
+        header.setExpType(type);
+        header.setExp(expression);
+        return ask(header);
+    }
+
+    /** Messages of one pop in order. It has an attempt of its own if `attemptId` is null. */
+    List<MessageExt> popInOrder(int most, long invisibleMillis, long pollMillis, String attemptId) throws Exception {
+        PopMessageRequestHeader header = header(ALL_QUEUES, most, invisibleMillis, pollMillis);
+        header.setExpType(ExpressionType.TAG);
+        header.setExp("*");
+        header.setOrder(true);
+        header.setAttemptId(attemptId);
+        PopResult result = ask(header);
+        return result.getPopStatus() == PopStatus.FOUND ? result.getMsgFoundList() : new ArrayList<>();
+    }
+
+    private PopMessageRequestHeader header(int queueId, int most, long invisibleMillis, long pollMillis) {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(group);
         header.setTopic(topic);
@@ -67,9 +85,11 @@ final class PopMember {
         header.setInvisibleTime(invisibleMillis);
         header.setPollTime(pollMillis);
         header.setInitMode(ConsumeInitMode.MIN);
-        header.setExpType(type);
-        header.setExp(expression);
         header.setOrder(false);
+        return header;
+    }
+
+    private PopResult ask(PopMessageRequestHeader header) throws Exception {
         long untilNanos = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000;
         while (true) {
             try {
@@ -92,12 +112,19 @@ final class PopMember {
 
     /** Whether a queue has messages for the group; the broker may wait `pollMillis` until it has. */
     NotifyResult notification(int queueId, long pollMillis) throws Exception {
+        return notification(queueId, pollMillis, false, null);
+    }
+
+    /** As `notification`; in order, a queue with open messages has some for the attempt that got them alone. */
+    NotifyResult notification(int queueId, long pollMillis, boolean isInOrder, String attemptId) throws Exception {
         NotificationRequestHeader header = new NotificationRequestHeader();
         header.setConsumerGroup(group);
         header.setTopic(topic);
         header.setQueueId(queueId);
         header.setPollTime(pollMillis);
         header.setBornTime(System.currentTimeMillis());
+        header.setOrder(isInOrder);
+        header.setAttemptId(attemptId);
         return api.notificationWithPollingStats(address, header, TIMEOUT_MILLIS).get();
     }
 

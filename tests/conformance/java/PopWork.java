@@ -62,6 +62,18 @@ final class PopWork {
         return sent;
     }
 
+    /** Waits until the queues of a topic show `count` messages, which is a moment after their sends were answered. */
+    static void awaitShown(Clients clients, String topic, long count, JSONObject args) throws Exception {
+        Clients.await(args.getDoubleValue("waitSeconds"), () -> {
+            try {
+                return clients.admin().examineTopicStats(topic).getOffsetTable().values().stream()
+                    .mapToLong(offset -> offset.getMaxOffset()).sum() >= count;
+            } catch (Exception notYet) {
+                return false;
+            }
+        });
+    }
+
     /** Pops until there are `count` messages; a queue shows a message a moment after its send was answered. */
     static List<MessageExt> popAll(PopMember member, int count, long invisible, JSONObject args)
             throws Exception {

@@ -52,6 +52,8 @@ public final class StockClient {
         PopCaseScenarios.register();
         PopGroupScenarios.register();
         PopLookScenarios.register();
+        PopOrderScenarios.register();
+        PopWaitScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
