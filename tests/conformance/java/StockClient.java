@@ -54,6 +54,7 @@ public final class StockClient {
         PopLookScenarios.register();
         PopOrderScenarios.register();
         PopWaitScenarios.register();
+        PopShiftScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
