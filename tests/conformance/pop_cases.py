@@ -20,8 +20,6 @@ RESETS = "resets of open messages"
 NOTIFICATION = "NOTIFICATION"
 AWAITED = {
     IN_ORDER,
-    RESETS,
-    NOTIFICATION,
 }
 """What POP of RingMQ does not serve yet. Each line keeps the cases that need it for stock alone."""
 
