@@ -16,6 +16,7 @@ from ringmq.broker.handlers import (
     assignments,
     clients,
     ha,
+    offset_copies,
     offsets,
     pulls,
     queries,
@@ -183,9 +184,19 @@ def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
         holders=broker.holders,
         audit=broker.audit,
     )
+    copies = offset_copies.OffsetCopyRequests(
+        live=broker.live,
+        tables=broker.tables,
+        topics=broker.topics,
+        consumers=broker.consumers,
+        offsets=broker.offsets,
+        holders=broker.holders,
+        audit=broker.audit,
+    )
     return {
         RequestCode.QUERY_CONSUMER_OFFSET: positions.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: positions.update_consumer_offset,
+        RequestCode.CLONE_GROUP_OFFSET: copies.copy_offsets,
         RequestCode.GET_ALL_CONSUMER_OFFSET: positions.all_consumer_offsets,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.offset_by_time,
         RequestCode.GET_MAX_OFFSET: positions.max_offset,

@@ -51,6 +51,7 @@ CHANGES_TABLES = NOT_ON_SLAVE | {
     RequestCode.CLEAN_UNUSED_TOPIC,
     RequestCode.SET_MESSAGE_REQUEST_MODE,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CLONE_GROUP_OFFSET,
 }
 """Requests of operators whose changes are on disk before the answer."""
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})

@@ -207,6 +207,11 @@ class OffsetTable:
                 found[queue_id] = offset
         return found
 
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """The offsets of a group on a topic, by queue id."""
+        self._discover()
+        return self._offsets_of((topic, group))
+
     def topics_of(self, group: str) -> list[str]:
         """Topics for which the group has offsets (`whichTopicByConsumer`)."""
         self._discover()
@@ -231,6 +236,18 @@ class OffsetTable:
         for topic in topics:
             for group in {group for pairs in self._all_pairs for group in pairs.groups_of(topic)}:
                 self._erase((topic, group))
+
+    def forget_queues(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
+        """Erase the offsets of some queues of a topic."""
+        group_id = self._plane.group_find(group)
+        for queue_id in queue_ids:
+            slot = self._tables.slot(topic, queue_id)
+            if slot is not None and group_id is not None:
+                self._plane.offset_put(group_id, slot, -1)
+            elif self._strays.get((topic, group), {}).pop(queue_id, None) is not None:
+                self.stray_count -= 1
+        if queue_ids:
+            self.note_erasure()
 
     def forget_group(self, group: str) -> None:
         """Erase every offset of a group."""

@@ -163,6 +163,12 @@ CHANGES: dict[str, tuple[Ask, list[Expected]]] = {
         ),
         [("offsets", "T@G", "INVOKE_BROKER_TO_RESET_OFFSET", {"1": 7}, {"1": 0})],
     ),
+    "offsets of another group": (
+        lambda harness: harness.ask(
+            RequestCode.CLONE_GROUP_OFFSET, {"srcGroup": "G", "destGroup": "H", "topic": "T", "offline": "true"}
+        ),
+        [("offsets", "T@H", "CLONE_GROUP_OFFSET", {}, {"1": 7})],
+    ),
     "an offset that an operator sets": (
         lambda harness: commit(harness, 3),
         [("offsets", "T@G", "UPDATE_CONSUMER_OFFSET", {"1": 7}, {"1": 3})],
