@@ -52,12 +52,14 @@ class Clamped(Struct):
 
 class Reach(Struct):
     """The reach of all windows. `is_within`: none has to be cut back or to end. `live`: ids of the windows.
-    `highest_id`: of a window without a name, too."""
+    `highest_id`: of a window without a name, too. `has_ahead`: something in a window lies beyond its next offset, as a
+    batch of an orderly group does."""
 
     entries: int
     is_within: bool
     live: set[int]
     highest_id: int = 0
+    has_ahead: bool = False
 
 
 def reach(memory: Mapped, plane: QueuePlane, names: WindowNames, births: Mapping[str, int]) -> Reach:
@@ -72,6 +74,7 @@ def reach(memory: Mapped, plane: QueuePlane, names: WindowNames, births: Mapping
     for index in range(count):
         window = windows[places[index]]
         end = queue_end(plane, names.of(int(window.id)), window, births)
+        found.has_ahead |= int(ends[index]) > int(window.next_offset)
         found.is_within &= end is not None and int(ends[index]) <= end
         if end is not None:
             found.live.add(int(window.id))
@@ -106,9 +109,8 @@ def _clamp_one(done: Clamped, windows: Any, place: int, window: Any, end: int | 
         done.gone += 1
         lib.rmq_pop_window_drop(windows, place)
         return
-    if int(window.next_offset) > end:
-        done.windows += 1
-        done.messages += int(lib.rmq_pop_clamp(windows, place, end))
+    done.windows += int(window.next_offset) > end
+    done.messages += int(lib.rmq_pop_clamp(windows, place, end))  # a batch may reach beyond the next offset
 
 
 def queue_end(plane: QueuePlane, name: WindowName | None, window: Any, births: Mapping[str, int]) -> int | None:

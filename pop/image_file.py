@@ -427,14 +427,17 @@ def widen(folder: Path, stored: Header, windows_max: int) -> Header:
     """Make room for more windows: a new image takes the place of the old one. Raises OSError."""
     wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max, stored.used_entries)
     old, new = stored.layout, wider.layout
-    moved = int(new.entries_at - old.entries_at)
+    moved = {
+        0: 0, int(old.orders_at): int(new.orders_at - old.orders_at),
+        int(old.entries_at): int(new.entries_at - old.entries_at),
+    }  # fmt: skip
     source = DiskFile(folder / IMAGE)
     try:
         with _fresh_image(folder) as file:
             for begin, end in data_ranges(source.descriptor, 0, int(old.bytes)):
                 for at in range(begin, end, PAGE):
                     data = os.pread(source.descriptor, PAGE, at)
-                    file.write(data, at if at < old.entries_at else at + moved)
+                    file.write(data, at + moved[max(begins for begins in moved if begins <= at)])
             head = ffi.new("struct rmq_pop_header *")
             ffi.buffer(head)[:] = os.pread(source.descriptor, HEADER_BYTES, 0)
             head.windows_max = windows_max

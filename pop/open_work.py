@@ -78,7 +78,8 @@ def _check(look: StoreLook, memory: PopMemory) -> bool:
     try:
         found = reach(memory, look.plane, names, births)
         names.pass_over(found.highest_id)
-        restarts = names.ids_left < FEW_IDS and not found.entries and bool(memory.header.clean)
+        is_empty = not found.entries and not found.has_ahead
+        restarts = names.ids_left < FEW_IDS and is_empty and bool(memory.header.clean)
         fault = memory.fault_of_image()
         is_whole = found.is_within and not restarts and not memory.header.failed_errno and not fault
         has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)

@@ -7,6 +7,8 @@
 #include "pop/pop_hash.c"
 #include "pop/pop_pages.c"
 #include "pop/pop_copy_records.c"
+#include "pop/pop_order_batches.c"
+#include "pop/pop_orders.c"
 #include "pop/pop_revivals.c"
 #include "pop/pop_start.c"
 #include "pop/pop_wheel.c"
@@ -69,6 +71,32 @@ static void use_receipt(struct rmq_pop_windows *w, uint32_t place)
         rmq_pop_unsent(w, place, start, time_ms);
 }
 
+static void use_order(struct rmq_pop_windows *w, uint32_t place)
+{
+    static const uint8_t names[] = "a1a2";
+    const struct rmq_pop_order *o = rmq_pop_order_at(w, place);
+    struct rmq_pop_attempt attempt = {names + pick(3), pick(3)};
+    int64_t offsets[RMQ_POP_ORDER_MESSAGES], at = rmq_pop_window_at(w, place)->next_offset;
+    uint32_t count = 1 + pick(RMQ_POP_ORDER_MESSAGES), places[2], choice = pick(8);
+    struct rmq_pop_give give = give_at(at, 0);
+    give.pop_time_ms = rmq_pop_order_time_for(w, &place, 1, now);
+    if (choice < 3 && at < INT64_MAX / 2 && !rmq_pop_order_blocks(w, place, &attempt, mono)) {
+        rmq_pop_leave_returned(w, place);
+        for (uint32_t i = 0; i < count; i++)
+            offsets[i] = at += 1 + pick(4) * pick(4);
+        rmq_pop_order_give(w, place, &give, &attempt, offsets, count);
+    } else if (choice == 3) {
+        rmq_pop_orders_due(w, mono, places, 2);
+        rmq_pop_orders_ready(w, 1 + pick(6), mono);
+    } else if (o && choice < 6) {
+        rmq_pop_order_ack(w, place, o->pop_time_ms, rmq_pop_order_offset(o, pick(o->count)));
+    } else if (o && choice < 7) {
+        rmq_pop_order_change(w, place, o->pop_time_ms, rmq_pop_order_offset(o, pick(o->count)), mono + pick(3000) - 100);
+    } else if (o) {
+        rmq_pop_unsent(w, place, (int64_t)o->base_offset - o->start_delta, o->pop_time_ms);
+    }
+}
+
 static void land(struct rmq_pop_windows *w)
 {
     while (flying_count) {
@@ -93,6 +121,8 @@ static void act(struct rmq_pop_windows *w, uint32_t place, uint32_t choice)
     now += pick(100);
     if (!rmq_pop_window_at(w, place))
         rmq_pop_window_make(w, 1 + pick(40), 0, 0, pick(300), &made);
+    else if (choice < 15)
+        use_order(w, place);
     else if (choice < 40)
         pop(w, place);
     else if (choice < 75)

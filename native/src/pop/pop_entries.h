@@ -7,6 +7,7 @@
 #include "plane/tables_layout.h"
 #include "pop/pop_hash.h"
 #include "pop/pop_copy_records.h"
+#include "pop/pop_orders.h"
 #include "pop/pop_wheel.h"
 #include "pop/pop_windows.h"
 
@@ -35,6 +36,7 @@ struct rmq_pop_windows {
     uint32_t *spare_windows, spare_window_count, windows_end; /* unused slots below windows_end; none above it is used */
     uint32_t free_entry, free_count, entries_end;             /* the same; chained by receipts.next, entry + 1 */
     struct rmq_pop_copy_records records;
+    struct rmq_pop_orders orders;
     int64_t mono_ms;
     int marks_are_known;
     struct rmq_pop_counts counts;
@@ -65,6 +67,7 @@ static inline uint64_t rmq_pop_bit(const struct rmq_pop_entry *e, int64_t offset
     return at < RMQ_POP_ENTRY_MESSAGES ? 1ull << at : 0;
 }
 
+void rmq_pop_note_pop(struct rmq_pop_windows *w, uint32_t place, int64_t pop_time_ms);
 uint32_t rmq_pop_window_check(const struct rmq_pop_window *window);
 uint32_t rmq_pop_entry_check(const struct rmq_pop_entry *entry);
 /* Makes sure that the next `count` entries can be made: REVIVED ones give way. 0 or -ENOSPC. */

@@ -4,7 +4,7 @@
  * unless an entry names it. An entry is one pop of one queue: up to 64 queue offsets from `base_offset` on. Bit i of `present`:
  * the consumer was given base_offset + i. Bit i of `acked`: that message is done.
  *
- * The memory is a header page, pages of windows, pages of entries (rmq_pop_layout says where). It holds no pointer and no
+ * The memory is a header page, pages of windows, of batches of orderly groups, of entries (rmq_pop_layout says where). It holds no pointer and no
  * number of a plane, so it outlives both. One process writes it, the worker `pop`. A death between any two stores leaves it
  * usable. [name] is the crash point (RMQ_CRASH) that stands there:
  *
@@ -37,6 +37,12 @@
  *   - A report of the consumer offset: `committed` [pop-offset-committed], then `reported_start` [pop-offset-reported]. It is made
  *     again without the second.
  *   - A damaged window ends alone [pop-start-window]. All windows end for a damaged entry, before it is freed.
+ *   - A batch of an orderly group is filled [pop-order-filled], and counts once `order` of its window names it [pop-order-given].
+ *     That ends the batch before it. `next_offset` stays below the batch until its messages are acknowledged: the bit
+ *     [pop-order-acked], then `next_offset`, which a start does again. A new time of a message is one store [pop-order-changed], and so is the word that no
+ *     consumer has received the batch [pop-order-returned]. A batch ends by the store of 0 to `order`: when another one needs its
+ *     slot [pop-order-ended], when the queue is cut below it [pop-clamp-order], or if it is damaged [pop-start-order]. Nothing is
+ *     lost with it: the next pop begins at `next_offset`.
  *   - Marks of pages: pop_pages.h.
  */
 #ifndef RMQ_POP_LAYOUT_H
@@ -47,11 +53,14 @@
 /* cdef-begin */
 #define RMQ_POP_PAGE_BYTES 4096
 #define RMQ_POP_MAGIC 0x31504f50514d5252ull
-#define RMQ_POP_VERSION 1
+#define RMQ_POP_VERSION 2     /* 2: batches of orderly groups. Memory of another version is not used */
 #define RMQ_POP_ENTRY_MESSAGES 64
 #define RMQ_POP_WINDOW_IDS 1048576   /* a mark has 20 bits for a window; id 0 is never used */
 #define RMQ_POP_SPAN_MAX 131072      /* offsets of one pop, from its start offset on */
 #define RMQ_POP_INVISIBLE_MS_MAX 2592000000 /* 30 days */
+#define RMQ_POP_ORDER_MESSAGES 32    /* of a batch: as many as an answer has */
+#define RMQ_POP_ORDERS_MAX 65536     /* batches: a new one takes the place of one that blocks no queue */
+#define RMQ_POP_ATTEMPT_BYTES_MAX 128
 
 #define RMQ_POP_FREE 0
 #define RMQ_POP_OPEN 1       /* a consumer has the messages until pop_time_ms + invisible_ms */
@@ -87,10 +96,31 @@ struct rmq_pop_window {
     int64_t committed;       /* 24 the consumer offset that the worker reported last; -1 = none */
     int64_t last_pop_ms;     /* 32 of the wall clock */
     uint32_t check;          /* 40 CRC-32 of id, queue_id, birth; never 0 */
-    uint32_t reserved0;
+    uint32_t order;          /* 44 slot of the orderly group's batch, plus 1; 0 = none */
     uint64_t reported_start; /* 48 start_id of the plane whose table of offsets was told of `committed`; another one may be older */
     uint64_t unmarked_start; /* 56 start_id of the plane in which the id was given: no copy in the log has it. 0 = one may have.
                               * Another start_id counts as 0: a build that does not know this word may have run meanwhile */
+};
+
+/* The messages of a queue that a consumer of an orderly group got with one pop. They lie at or above next_offset of the window but
+ * for those that are done. */
+struct rmq_pop_order {
+    uint64_t base_offset;    /*  0 of the first message */
+    int64_t pop_time_ms;     /*  8 of the wall clock, as in the receipts */
+    uint32_t window;         /* 16 id */
+    uint32_t invisible_ms;   /* 20 */
+    uint32_t start_delta;    /* 24 base_offset less the start offset of the receipts */
+    uint16_t count;          /* 28 of messages */
+    uint16_t attempt_bytes;  /* 30 0: the pop has named no attempt */
+    uint32_t acked;          /* 32 bit i: message i is done */
+    uint32_t returned;       /* 36 1: no consumer has received the batch */
+    uint32_t check;          /* 40 CRC-32 of 0..31, 48..175, 304..495; never 0 */
+    uint32_t reserved0;
+    uint32_t deltas[RMQ_POP_ORDER_MESSAGES];     /*  48 offsets less base_offset, ascending */
+    uint32_t visible_ms[RMQ_POP_ORDER_MESSAGES]; /* 176 behind the pop: the queue is blocked until then, or until the message is done */
+    uint16_t consumed[RMQ_POP_ORDER_MESSAGES];   /* 304 pops that gave the message before; 65535: or more */
+    uint8_t attempt[RMQ_POP_ATTEMPT_BYTES_MAX];  /* 368 */
+    uint64_t reserved1[2];
 };
 
 /* The log at a snapshot. The memory says nothing of a log with other bytes. */
@@ -120,14 +150,16 @@ struct rmq_pop_header {
 
 /* Places of the parts, in bytes from the start. */
 struct rmq_pop_layout {
-    uint64_t windows_at, entries_at, bytes;
+    uint64_t windows_at, orders_at, entries_at, bytes;
     uint64_t mapped_bytes;   /* with a byte for each page behind it (pop_pages.h) */
     uint32_t windows_max, entries_max;
+    uint32_t orders_max, reserved;
 };
 struct rmq_pop_layout rmq_pop_layout_of(uint32_t windows_max, uint32_t entries_max);
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_pop_entry) == 64 && offsetof(struct rmq_pop_entry, check) == 60, "entry");
 _Static_assert(sizeof(struct rmq_pop_window) == 64, "window");
+_Static_assert(sizeof(struct rmq_pop_order) == 512 && offsetof(struct rmq_pop_order, attempt) == 368, "order");
 _Static_assert(sizeof(struct rmq_pop_header) == 152 && offsetof(struct rmq_pop_header, places) == 80, "header");
 #endif

@@ -10,7 +10,9 @@ struct rmq_pop_layout rmq_pop_layout_of(uint32_t windows_max, uint32_t entries_m
 {
     struct rmq_pop_layout l = {.windows_at = RMQ_POP_PAGE_BYTES, .windows_max = windows_max, .entries_max = entries_max};
     uint64_t page = RMQ_POP_PAGE_BYTES - 1;
-    l.entries_at = (l.windows_at + (uint64_t)windows_max * sizeof(struct rmq_pop_window) + page) & ~page;
+    l.orders_max = (windows_max < RMQ_POP_ORDERS_MAX ? windows_max : RMQ_POP_ORDERS_MAX) + 1; /* a new batch beside the old one */
+    l.orders_at = (l.windows_at + (uint64_t)windows_max * sizeof(struct rmq_pop_window) + page) & ~page;
+    l.entries_at = (l.orders_at + (uint64_t)l.orders_max * sizeof(struct rmq_pop_order) + page) & ~page;
     l.bytes = (l.entries_at + (uint64_t)entries_max * sizeof(struct rmq_pop_entry) + page) & ~page;
     l.mapped_bytes = (l.bytes + l.bytes / RMQ_POP_PAGE_BYTES + page) & ~page;
     return l;

@@ -3,6 +3,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "pop/pop_orders.h"
+
+/* The end of an orderly group's batch. Damage is a matter of the start that reads it. */
+static int64_t order_end(const struct rmq_pop_pages *pages, struct rmq_pop_layout layout, const struct rmq_pop_window *window)
+{
+    const struct rmq_pop_order *o = (const struct rmq_pop_order *)(const void *)(pages->memory + layout.orders_at) + window->order - 1;
+    if (!window->order || window->order > layout.orders_max || !rmq_pop_is_there(pages, o) || !o->count ||
+        o->count > RMQ_POP_ORDER_MESSAGES || o->base_offset > INT64_MAX - UINT32_MAX)
+        return 0;
+    return rmq_pop_order_offset(o, o->count - 1u) + 1;
+}
+
 static uint32_t read_windows(const struct rmq_pop_pages *pages, struct rmq_pop_layout layout, uint32_t *places, int64_t *reach,
                              uint32_t room, uint32_t *index_of)
 {
@@ -12,8 +24,9 @@ static uint32_t read_windows(const struct rmq_pop_pages *pages, struct rmq_pop_l
         const struct rmq_pop_window *window = &windows[place];
         if (!rmq_pop_is_there(pages, window) || !window->id)
             continue;
+        int64_t end = order_end(pages, layout, window);
         places[count] = place;
-        reach[count++] = window->next_offset;
+        reach[count++] = end > window->next_offset ? end : window->next_offset;
         if (window->id < RMQ_POP_WINDOW_IDS)
             index_of[window->id] = count;
     }

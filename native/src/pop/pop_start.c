@@ -41,6 +41,7 @@ static struct rmq_pop_windows *allocate(struct rmq_pop_pages *pages, struct rmq_
     int rc = rmq_pop_hash_open(&w->receipts, layout.entries_max, 0, receipt_hash_of, w);
     rc |= rmq_pop_hash_open(&w->blocks, layout.entries_max, 1, block_hash_of, w);
     rc |= rmq_pop_wheel_open(&w->wheel, layout.entries_max, mono_ms);
+    rc |= rmq_pop_orders_open(w);
     if (w->sides && w->spare_windows && w->places && !rc)
         return w;
     rmq_pop_windows_close(w);
@@ -54,6 +55,7 @@ void rmq_pop_windows_close(struct rmq_pop_windows *w)
     rmq_pop_hash_close(&w->receipts);
     rmq_pop_hash_close(&w->blocks);
     rmq_pop_wheel_close(&w->wheel);
+    rmq_pop_orders_close(w);
     free(w->sides);
     free(w->spare_windows);
     free(w->places);
@@ -193,9 +195,14 @@ static void read_entries(struct rmq_pop_windows *w, struct start *start)
             add_free(w, start, w->entries_end++);
         w->entries_end++;
     }
-    for (uint32_t place = 0; place < w->windows_end; place++)
-        if (rmq_pop_window_at(w, place))
-            rmq_pop_skip_to(w, place, w->sides[place].found_end);
+    for (uint32_t place = 0; place < w->windows_end; place++) {
+        if (!rmq_pop_window_at(w, place))
+            continue;
+        rmq_pop_skip_to(w, place, w->sides[place].found_end);
+        const struct rmq_pop_order *order = rmq_pop_order_at(w, place);
+        if (order && order->acked)
+            rmq_pop_skip_to(w, place, rmq_pop_order_next(w, place));
+    }
 }
 
 /* --- moves that a death has interrupted ------------------------------------------------------------------------------------------ */
@@ -249,9 +256,10 @@ struct rmq_pop_windows *rmq_pop_windows_open(struct rmq_pop_pages *pages, struct
     look_at_entries(w, &start);
     if (start.damaged_entries)
         end_windows(w);
+    uint32_t damaged_orders = rmq_pop_orders_read(w, now_ms);
     read_entries(w, &start);
     if (start.has_moving)
         end_moves(w);
-    *damaged = start.damaged_windows + start.damaged_entries;
+    *damaged = start.damaged_windows + start.damaged_entries + damaged_orders;
     return w;
 }

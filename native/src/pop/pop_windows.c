@@ -49,6 +49,7 @@ int rmq_pop_window_make(struct rmq_pop_windows *w, uint32_t id, uint32_t queue_i
     window->reported_start = 0;
     window->unmarked_start = 0;
     window->last_pop_ms = 0;
+    window->order = 0;
     window->check = rmq_pop_window_check(&made);
     RMQ_CRASH("pop-window-filled");
     RMQ_POP_STORE(window->id, id);
@@ -71,11 +72,12 @@ uint32_t rmq_pop_window_drop(struct rmq_pop_windows *w, uint32_t place)
     if (!rmq_pop_window_at(w, place))
         return 0;
     struct rmq_pop_window *window = &w->windows[place];
-    uint32_t id = window->id, entries = w->sides[place].entries;
+    uint32_t id = window->id, entries = w->sides[place].entries, order = window->order;
     rmq_pop_touch(w->pages, window);
     RMQ_POP_STORE(window->id, 0);
     RMQ_CRASH("pop-window-ended");
     rmq_pop_entries_from(w, place, id, 0, free_one, NULL);
+    rmq_pop_order_forget(w, order);
     w->places[id] = 0;
     w->spare_windows[w->spare_window_count++] = place;
     w->counts.windows--;
@@ -218,10 +220,10 @@ static void make_entries(struct rmq_pop_windows *w, uint32_t place, const struct
     }
 }
 
-static void note_pop(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give)
+void rmq_pop_note_pop(struct rmq_pop_windows *w, uint32_t place, int64_t pop_time_ms)
 {
     rmq_pop_touch(w->pages, &w->windows[place]);
-    w->windows[place].last_pop_ms = give->pop_time_ms;
+    w->windows[place].last_pop_ms = pop_time_ms;
     RMQ_CRASH("pop-time-noted");
 }
 
@@ -232,7 +234,7 @@ int rmq_pop_window_give(struct rmq_pop_windows *w, uint32_t place, const struct 
         return rc;
     make_entries(w, place, give, offsets, count, RMQ_POP_OPEN);
     rmq_pop_skip_to(w, place, give->next_offset);
-    note_pop(w, place, give);
+    rmq_pop_note_pop(w, place, give->pop_time_ms);
     return 0;
 }
 
@@ -276,6 +278,12 @@ static void finish(struct rmq_pop_windows *w, uint32_t entry, uint64_t bits)
     rmq_pop_entry_changed(w, entry, open);
 }
 
+void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place)
+{
+    while (w->sides[place].again.head != RMQ_NONE)
+        rmq_pop_entry_turn(w, w->sides[place].again.head, RMQ_POP_REVIVING, w->mono_ms);
+}
+
 int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const int64_t *offsets, uint32_t count)
 {
     int rc = rmq_pop_entries_ready(w, spans_of(offsets, count));
@@ -301,7 +309,7 @@ int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct r
         RMQ_POP_STORE(w->entries[at - 1].state, RMQ_POP_OPEN);
         RMQ_CRASH("pop-given-again");
     }
-    note_pop(w, place, give);
+    rmq_pop_note_pop(w, place, give->pop_time_ms);
     return 0;
 }
 
@@ -394,7 +402,7 @@ int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t of
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms)
 {
     uint32_t id = w->windows[place].id, at = first_with_receipt(w, id, start_offset, pop_time_ms);
-    int is_known = at != 0;
+    int is_known = at != 0 || rmq_pop_order_unsent(w, place, start_offset, pop_time_ms);
     for (; at; at = with_receipt(w, w->receipts.next[at - 1], id, start_offset, pop_time_ms))
         if (w->entries[at - 1].state == RMQ_POP_OPEN)
             rmq_pop_entry_turn(w, at - 1, RMQ_POP_RETURNED, 0);
@@ -432,6 +440,7 @@ uint32_t rmq_pop_clamp(struct rmq_pop_windows *w, uint32_t place, int64_t end_of
 {
     struct rmq_pop_window *window = &w->windows[place];
     struct clamp clamp = {.end = end_offset};
+    rmq_pop_order_clamp(w, place, end_offset);
     if (window->next_offset <= end_offset)
         return 0;
     rmq_pop_entries_from(w, place, window->id, end_offset, clamp_one, &clamp);

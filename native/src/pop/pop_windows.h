@@ -20,6 +20,7 @@ struct rmq_pop_counts {
     uint64_t open;               /* messages that are not done */
     uint64_t returned;           /* of them: in RETURNED entries */
     uint64_t reviving, revived;  /* entries */
+    uint32_t orders;             /* batches of orderly groups, with those that block no queue */
 };
 
 /* Reads the memory, and makes hashes of receipts and of offsets, due times. NULL = no memory.
@@ -72,6 +73,9 @@ uint32_t rmq_pop_returned(struct rmq_pop_windows *w, uint32_t place, int64_t *of
 /* The same as give for offsets of rmq_pop_returned: next_offset stays. Start offset: the first of them. */
 int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const int64_t *offsets, uint32_t count);
 
+/* An orderly pop goes on behind what was returned: these messages get copies in the retry topic now. */
+void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place);
+
 #define RMQ_POP_DONE 1       /* the message is done by this call */
 #define RMQ_POP_KNOWN 2      /* it was before, or the pop did not give it */
 #define RMQ_POP_UNKNOWN 3    /* no entry has this receipt */
@@ -86,7 +90,8 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
 /* The pop time of the entry that a change with this client, time and revive queue has made for the message, if it is open there.
  * -1: there is none. */
 int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, const struct rmq_pop_give *give);
-/* The answer with this pop was not sent: its open messages are returned. 1, or 0 if there is no such pop. */
+/* The answer with this pop was not sent: its open messages are returned, a batch of an orderly group blocks no longer. 1, or 0 if
+ * there is no such pop. */
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms);
 
 /* A message whose time is over. */
