@@ -56,6 +56,10 @@ class Unsent(EntryEvent, frozen=True):
     """The answer with the messages was not sent."""
 
 
+class LeftBehind(EntryEvent, frozen=True):
+    """An orderly pop goes on behind the messages."""
+
+
 class CameDue(EntryEvent, frozen=True):
     """The invisible time is over, or the time until failed copies are tried again."""
 
@@ -116,8 +120,8 @@ class Started(EntryEvent, frozen=True):
 
 
 EVENTS = (
-    Published, Moved, Acknowledged, Unsent, CameDue, CopyStored, CopyFailed, CopyGone, LogFlushed, CopySeen, QueueCut,
-    GivesWay, WindowEnded, Started,
+    Published, Moved, Acknowledged, Unsent, LeftBehind, CameDue, CopyStored, CopyFailed, CopyGone, LogFlushed, CopySeen,
+    QueueCut, GivesWay, WindowEnded, Started,
 )  # fmt: skip
 Effects = Sequence[object]
 
@@ -145,6 +149,11 @@ def _acknowledge(core: Any, event: Acknowledged, now_ms: int) -> Effects:
 
 def _return(core: Any, event: Unsent, now_ms: int) -> Effects:
     core.turn(event.entry, State.RETURNED)
+    return ()
+
+
+def _leave(core: Any, event: LeftBehind, now_ms: int) -> Effects:
+    core.turn(event.entry, State.REVIVING)
     return ()
 
 
@@ -284,6 +293,8 @@ TRANSITIONS = transitions(
     (Unsent, _S.RETURNED, ignored("it was said before")),
     (Unsent, (_S.REVIVING, _S.REVIVED), ignored("the time was over before, and consumers get the copies")),
     (Unsent, _S.MOVING, _ONE_CALL),
+    (LeftBehind, _S.RETURNED, Cell(_leave, "the messages are due now", (_S.REVIVING,))),
+    (LeftBehind, (_S.OPEN, _S.REVIVING, _S.REVIVED, _S.MOVING), impossible("its messages are not returned")),
     (CameDue, _S.OPEN, Cell(_revive, "copy the open messages", (_S.REVIVING,))),
     (CameDue, _S.REVIVING, Cell(_revive_again, "copy those that have failed")),
     (CameDue, (_S.REVIVED, _S.RETURNED), impossible("it is not in the wheel")),

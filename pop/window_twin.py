@@ -14,7 +14,9 @@ from msgspec import Struct, structs
 from ringmq.native import ffi, lib
 from ringmq.pop import entry_states as states
 from ringmq.pop.entry_states import State
-from ringmq.pop.entry_twin import STATES, EntryTwin, Give, NoRoomError
+from ringmq.pop.entry_twin import STATES, Give, NoRoomError
+from ringmq.pop.order_states import OrderWindowEnded
+from ringmq.pop.order_twin import OrderTwin
 from ringmq.pop.window_memory import ENTRY_MESSAGES, WINDOW_IDS, WindowMemory, entry_check, window_check
 
 DONE, KNOWN, UNKNOWN = lib.RMQ_POP_DONE, lib.RMQ_POP_KNOWN, lib.RMQ_POP_UNKNOWN
@@ -37,7 +39,7 @@ def bits_of(bits: int) -> Iterator[int]:
     return (number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
-class WindowTwin(EntryTwin):
+class WindowTwin(OrderTwin):
     """Windows of one memory."""
 
     def __init__(self, memory: WindowMemory, now_ms: int, mono_ms: int) -> None:
@@ -57,6 +59,7 @@ class WindowTwin(EntryTwin):
         if damaged_entries:
             for place in sorted(self.places.values()):
                 self.drop(place)
+        self.damaged += self.start_orders(now_ms)
         used = [entry for entry in found if self._start_entry(entry, now_ms)]
         self.entries_end = max(used, default=-1) + 1
         self.free_entries = sorted(set(range(self.entries_end)) - set(used), reverse=True)
@@ -64,6 +67,9 @@ class WindowTwin(EntryTwin):
             slot = self.memory.entry(entry)
             end = slot.base_offset + int(self.open_bits(entry) | slot.copied).bit_length()
             self.skip_to(self.places[slot.window], end)
+        for place in sorted(self.places.values()):
+            if (order := self.order_at(place)) is not None and order.acked:
+                self.skip_to(place, self.order_next(place))
         for entry in used:
             if self.state_of(entry) is State.MOVING:
                 self.step(states.Started(entry, False, self._old_bits(entry)))
@@ -143,6 +149,7 @@ class WindowTwin(EntryTwin):
         store(window, "reported_start", 0)
         store(window, "unmarked_start", 0)
         store(window, "last_pop_ms", 0)
+        store(window, "order", 0)
         made = ffi.new("struct rmq_pop_window *", {"id": window_id, "queue_id": queue_id, "birth": birth})
         store(window, "check", window_check(made[0]))
         store(window, "id", window_id)
@@ -160,6 +167,8 @@ class WindowTwin(EntryTwin):
         self.memory.store(window, "id", 0)
         for entry in entries:
             self.step(states.WindowEnded(entry))
+        if self.order_at(place) is not None:
+            self.step_order(OrderWindowEnded(place))
         del self.places[window_id], self.of_window[window_id]
         self.spare_windows.append(place)
         return len(entries)
@@ -182,12 +191,6 @@ class WindowTwin(EntryTwin):
             for entry in self.of_window[window.id] if self.open_bits(entry)
         )  # fmt: skip
         return int(min(bases, default=window.next_offset))
-
-    def skip_to(self, place: int, next_offset: int) -> None:
-        """`rmq_pop_skip_to`."""
-        window = self.memory.window(place)
-        if next_offset > window.next_offset:
-            self.memory.store(window, "next_offset", next_offset)
 
     def set_committed(self, place: int, committed: int, start_id: int) -> None:
         """`rmq_pop_set_committed`."""
@@ -251,6 +254,11 @@ class WindowTwin(EntryTwin):
         first = min(offsets, default=0)
         return sorted(offset for offset in offsets if offset - first < lib.RMQ_POP_SPAN_MAX)[:room]
 
+    def leave_returned(self, place: int) -> None:
+        """`rmq_pop_leave_returned`."""
+        for entry in self._returned_entries(place):
+            self.step(states.LeftBehind(entry))
+
     def give_again(self, place: int, give: Give, offsets: Sequence[int]) -> None:
         """`rmq_pop_give_again`. Raises NoRoomError: nothing changed."""
         spans = self._spans(offsets)
@@ -313,7 +321,7 @@ class WindowTwin(EntryTwin):
         found = self._with_receipt(place, start, pop_time_ms)
         for entry in found:
             self.step(states.Unsent(entry))
-        return bool(found)
+        return bool(found) or self.order_unsent(place, start, pop_time_ms)
 
     # -- due messages ------------------------------------------------------------------------------------------
 
@@ -426,6 +434,7 @@ class WindowTwin(EntryTwin):
     def clamp(self, place: int, end_offset: int) -> int:
         """`rmq_pop_clamp`."""
         window, dropped = self.memory.window(place), 0
+        self.clamp_order(place, end_offset)
         if window.next_offset <= end_offset:
             return 0
         for entry in self._in_order(window.id):
