@@ -35,6 +35,11 @@ def entry(memory: PopMemory, index: int) -> Any:
     return ffi.cast("struct rmq_pop_entry *", memory.base + int(memory.layout.entries_at)) + index
 
 
+def order(memory: PopMemory, index: int) -> Any:
+    """A slot of the batches."""
+    return ffi.cast("struct rmq_pop_order *", memory.base + int(memory.layout.orders_at)) + index
+
+
 def put(memory: PopMemory, index: int, base_offset: int, state: int = lib.RMQ_POP_OPEN) -> None:
     """Store an entry with some content, as the worker does."""
     slot = entry(memory, index)

@@ -71,6 +71,12 @@ def acked(twin: Walker, *offsets: int) -> Walker:
     return twin
 
 
+def left(twin: Walker) -> Walker:
+    twin.leave_returned(PLACE)
+    assert [due.queue_offset for due in twin.due(1000, 64)] == [10, 11]
+    return twin
+
+
 def die(twin: Walker, stores: int, act: Callable[[], object]) -> None:
     """Let the worker die in the act, after so many stores."""
     left = stores
@@ -126,6 +132,7 @@ CASES: list[tuple[str, Callable[[], Walker], State]] = [
     ("acknowledged", lambda: acked(opened(), 10, 11), FREE),
     ("returned, acknowledged in part", lambda: acked(returned(), 10), RETURNED),
     ("returned, acknowledged", lambda: acked(returned(), 10, 11), FREE),
+    ("returned, and left behind by an orderly pop", lambda: left(returned()), REVIVING),
     ("due", reviving, REVIVING),
     ("late acknowledgement of a copy under way", lambda: acked(reviving(), 10), REVIVING),
     ("copied", revived, REVIVED),

@@ -11,7 +11,12 @@ MAPS = {
     }),
     "rmq_pop_window": (64, {
         "id": 0, "queue_id": 4, "birth": 8, "next_offset": 16, "committed": 24, "last_pop_ms": 32, "check": 40,
-        "reserved0": 44, "reported_start": 48, "unmarked_start": 56,
+        "order": 44, "reported_start": 48, "unmarked_start": 56,
+    }),
+    "rmq_pop_order": (512, {
+        "base_offset": 0, "pop_time_ms": 8, "window": 16, "invisible_ms": 20, "start_delta": 24, "count": 28,
+        "attempt_bytes": 30, "acked": 32, "returned": 36, "check": 40, "reserved0": 44, "deltas": 48, "visible_ms": 176,
+        "consumed": 304, "attempt": 368, "reserved1": 496,
     }),
 }  # fmt: skip
 STATES = {"FREE": 0, "OPEN": 1, "REVIVING": 2, "REVIVED": 3, "RETURNED": 4, "MOVING": 5}
@@ -23,7 +28,7 @@ def test_the_byte_map(name: str) -> None:
     found = ffi.typeof(f"struct {name}")
     assert ffi.sizeof(found) == size
     assert {field: of.offset for field, of in found.fields} == fields
-    assert lib.RMQ_POP_VERSION == 1
+    assert lib.RMQ_POP_VERSION == 2
 
 
 def test_numbers_of_states() -> None:
@@ -32,4 +37,6 @@ def test_numbers_of_states() -> None:
 
 def test_parts_begin_at_pages_and_hold_their_slots() -> None:
     layout = lib.rmq_pop_layout_of(65, 130)
-    assert (layout.windows_at, layout.entries_at, layout.bytes) == (4096, 3 * 4096, 6 * 4096)
+    assert (layout.windows_at, layout.orders_at, layout.orders_max) == (4096, 3 * 4096, 66)
+    assert (layout.entries_at, layout.bytes) == (12 * 4096, 15 * 4096)
+    assert lib.rmq_pop_layout_of(1 << 20, 130).orders_max == 65_537

@@ -15,7 +15,7 @@ from ringmq.native import ffi, lib
 from ringmq.pop import image_file
 from ringmq.pop.memory import PopMemory, PopMemoryError, remove_lasting
 from ringmq.pop.names import RESERVED, Names
-from tests.pop.memory_kit import ENTRIES, WINDOWS, content, cut_power, entry, open_memory, plane, put, window
+from tests.pop.memory_kit import ENTRIES, WINDOWS, content, cut_power, entry, open_memory, order, plane, put, window
 
 
 @pytest.fixture(autouse=True)
@@ -194,9 +194,12 @@ def test_more_entries_and_windows_fit_after_a_stop(tmp_path: Path) -> None:
         file.write(bytes([lib.RMQ_POP_OPEN]))
         file.seek(int(memory.layout.windows_at))
         file.write((77).to_bytes(4, "little"))
+        file.seek(int(memory.layout.orders_at) + 512 * 9 + 16)
+        file.write((77).to_bytes(4, "little"))
     again = open_memory(tmp_path, entries=2 * ENTRIES, windows=2 * WINDOWS)
     assert (again.layout.entries_max, again.layout.windows_max) == (2 * ENTRIES, 2 * WINDOWS)
     assert (content(again), window(again, 0).id) == ({100: (0, lib.RMQ_POP_OPEN)}, 77)
+    assert order(again, 9).window == 77
     assert lib.rmq_pop_pages_changed(again.pages) == 1  # the header, for the next snapshot
     again.close(clean=True)
     fewer = open_memory(tmp_path, entries=10, windows=10)  # entries in use stay

@@ -22,7 +22,7 @@ from ringmq.pop.names import RESERVED, Names, read_names
 from ringmq.pop.snapshots import Snapshots
 from ringmq.store import markers
 from tests.pop.disk_kit import fill_disk
-from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, put, window
+from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, order, put, window
 
 CONFIG = BrokerConfig()
 
@@ -109,6 +109,18 @@ class Worker:
     def ack(self, topic: str, start: int, offset: int, time_ms: int = 1) -> None:
         code = lib.rmq_pop_ack(self.windows, self.places[topic, 0], start, time_ms, offset, 1, ffi.new("uint32_t *"))
         assert code == lib.RMQ_POP_DONE
+
+    def pop_in_order(self, topic: str, offsets: list[int]) -> None:
+        """A batch of an orderly group. The window is there."""
+        give = {"pop_time_ms": 1, "mono_ms": 0, "start_offset": offsets[0], "invisible_ms": 60_000}
+        place, none = self.places[topic, 0], ffi.new("struct rmq_pop_attempt *")
+        assert not lib.rmq_pop_order_give(
+            self.windows, place, ffi.new("struct rmq_pop_give *", give), none, offsets, len(offsets)
+        )
+
+    def is_blocked(self, topic: str = "T") -> bool:
+        none = ffi.new("struct rmq_pop_attempt *")
+        return bool(lib.rmq_pop_order_blocks(self.windows, self.places[topic, 0], none, 1))
 
     def state(self, topic: str = "T") -> tuple[int, int, int]:
         """Next offset, first open one, open messages."""
@@ -404,6 +416,42 @@ def test_ids_begin_again_when_few_are_left(broker: Broker, monkeypatch: pytest.M
     behind_cut.die()
 
 
+def test_ids_do_not_begin_again_while_a_batch_is_out(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_work, "FEW_IDS", 1 << 20)
+    worker = Worker(broker)
+    worker.pop("T", [5])
+    worker.ack("T", 5, 5)
+    worker.pop_in_order("T", [6, 7])
+    assert worker.snapshots.finish(20_000)
+    worker.die()
+    assert not broker.starts(), "the next pop starts the worker"
+    again = Worker(broker)
+    assert again.is_blocked()
+    for offset in (6, 7):
+        assert lib.rmq_pop_order_ack(again.windows, again.places["T", 0], 1, offset) == lib.RMQ_POP_DONE
+    assert again.snapshots.finish(20_000)
+    again.die()
+    broker.starts()
+    last = Worker(broker)
+    assert last.places == {}
+    last.die()
+
+
+@pytest.mark.parametrize("end", [1000, 903, 902])
+def test_a_batch_beyond_the_end_of_its_queue_ends(broker: Broker, end: int) -> None:
+    """New messages have the same offsets. The memory itself was not cut."""
+    worker = Worker(broker)
+    worker.pop("T", [899])
+    worker.ack("T", 899, 899)
+    worker.pop_in_order("T", [900, 901, 902])
+    worker.die()
+    broker.queues["T", 0] = end, 0
+    broker.starts()
+    again = Worker(broker)
+    assert (again.is_blocked(), again.state()) == (end > 902, (900, 900, 0))
+    again.die()
+
+
 def test_ids_begin_again_beside_names_of_ended_windows(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file keeps the line of a window that has ended."""
     monkeypatch.setattr(open_work, "FEW_IDS", 1 << 20)
@@ -466,9 +514,12 @@ def test_a_log_that_ends_before_the_first_mark_gets_new_marks(broker: Broker) ->
     again.die()
 
 
-def reach_of(windows: dict[int, int], entries: list[tuple[int, int, int]]) -> dict[int, int]:
-    """The twin of rmq_pop_reach: id -> reach. `windows`: id -> next offset; `entries`: (id, base, open or copied)."""
-    found = dict(windows)
+def reach_of(
+    windows: dict[int, int], entries: list[tuple[int, int, int]], batches: dict[int, int]
+) -> dict[int, int]:  # fmt: skip
+    """The twin of rmq_pop_reach: id -> reach. `windows`: id -> next offset; `entries`: (id, base, open or copied);
+    `batches`: id -> last offset."""
+    found = {number: max(next_offset, batches.get(number, -1) + 1) for number, next_offset in windows.items()}
     for number, base, bits in entries:
         if number in found and bits:
             found[number] = max(found[number], base + bits.bit_length())
@@ -481,13 +532,22 @@ def test_the_reach_of_windows_is_that_of_its_twin(broker: Broker, seed: int) -> 
     for index in range(0, 8000, 1000):  # the chunks are there
         put(memory, index, 0, lib.RMQ_POP_FREE + 1)
         entry(memory, index).state = lib.RMQ_POP_FREE
+    order(memory, 0).window = 0
     memory.close(clean=False)
     memory = open_memory(broker.root, broker.start)
     chance = random.Random(seed)
     ids = {chance.randrange(1, 1 << 20): chance.randrange(1000) for _ in range(30)}
+    batches = {}
     for place, (number, next_offset) in enumerate(ids.items()):
         slot = window(memory, 3 * place)
         slot.id, slot.next_offset = number, next_offset
+        if chance.random() < 0.5:
+            lib.rmq_pop_pages_touch(memory.pages, order(memory, place))
+            batch, slot.order = order(memory, place), place + 1
+            batch.base_offset, batch.count = chance.randrange(1000), chance.randrange(34)
+            batch.deltas[(batch.count or 1) - 1 & 31] = chance.randrange(100)
+            if 0 < batch.count <= 32:
+                batches[number] = batch.base_offset + batch.deltas[batch.count - 1]
     entries = []
     for index in range(0, 1000, 3):
         slot = entry(memory, index)
@@ -499,7 +559,7 @@ def test_the_reach_of_windows_is_that_of_its_twin(broker: Broker, seed: int) -> 
     places, ends, count = ffi.new("uint32_t[]", 4096), ffi.new("int64_t[]", 4096), ffi.new("uint32_t *")
     windows = int(lib.rmq_pop_reach(memory.pages, memory.layout, places, ends, 4096, count))
     found = {int(window(memory, places[index]).id): int(ends[index]) for index in range(windows)}
-    assert (found, count[0]) == (reach_of(ids, entries), len(entries))
+    assert (found, count[0]) == (reach_of(ids, entries, batches), len(entries))
     memory.close(clean=True)
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from ringmq.native import lib
-from ringmq.pop.entry_twin import Give
+from ringmq.pop.entry_twin import Give, NoRoomError
 from ringmq.pop.window_memory import WindowMemory
 from tests.pop.window_pair import ROOM, Pair
 
@@ -27,6 +27,8 @@ class Play:
         self.next_id, self.end, self.flushed = 1, 1000, 1000
         self.receipts: list[tuple[int, int, int, list[int]]] = []
         """Place, start offset, pop time, offsets."""
+        self.orders: list[tuple[int, int, int, list[int]]] = []
+        """Of orderly pops."""
         self.flying: list[tuple[int, int]] = []
         self.copies: list[tuple[int, int]] = []
 
@@ -78,6 +80,53 @@ class Play:
             give = self.give_at(offsets[0], 0, [place])
             self.pair.call("give_again", place, give, offsets)
             self.receipts.append((place, offsets[0], give.pop_time_ms, offsets))
+
+    def pop_in_order(self) -> None:
+        place = self.random.choice(self.places())
+        attempt = self.random.choice((b"", b"a1", b"a2", b"a" * 128))
+        if self.pair.call("order_blocks", place, attempt, self.mono_ms) and self.random.random() < 0.8:
+            return
+        self.pair.call("leave_returned", place)
+        start = self.next_offset(place)
+        steps = [self.random.choice((1, 1, 1, 2, 4000)) for _ in range(self.random.choice((1, 2, 3, 8, 32)))]
+        offsets = [start - 1 + sum(steps[: number + 1]) for number in range(len(steps))]
+        time_ms = self.pair.call("order_time_for", [place], self.now_ms)
+        give = self.give_at(start, offsets[-1] + 1, [place])
+        give = structs.replace(give, pop_time_ms=time_ms, revive_queue=999)
+        if self.random.random() < 0.9:
+            self.pair.call("order_give", place, give, attempt, offsets)
+        else:
+            visible_ms = [self.random.choice((0, 5, 60_000, 2**32 - 1)) for _ in offsets]
+            consumed = [self.random.choice((0, 1, 65_535)) for _ in offsets]
+            self.pair.call("order_adopt", place, give, attempt, offsets, visible_ms, consumed, 0)
+        self.orders.append((place, start, time_ms, offsets))
+
+    def some_order(self) -> tuple[int, int, int, list[int]]:
+        if not self.orders or self.random.random() < 0.05:
+            return self.random.choice(self.places()), self.random.randrange(100), self.now_ms, [1, 5]
+        return self.random.choice(self.orders[-12:])
+
+    def ack_in_order(self) -> None:
+        place, _, time_ms, offsets = self.some_order()
+        if place in self.places():
+            for offset in offsets if self.random.random() < 0.4 else self.random.choices(offsets, k=2):
+                self.pair.call("order_ack", place, time_ms, offset + self.random.choice((0, 0, 0, 0, 1)))
+
+    def change_in_order(self) -> None:
+        place, _, time_ms, offsets = self.some_order()
+        if place in self.places():
+            due_ms = self.mono_ms + self.random.choice((-5, 0, 100, 90_000, 2**40))
+            self.pair.call("order_change", place, time_ms, self.random.choice(offsets), due_ms)
+
+    def unsent_in_order(self) -> None:
+        place, start, time_ms, _ = self.some_order()
+        if place in self.places():
+            self.pair.call("unsent", place, start, time_ms)
+
+    def free_in_order(self) -> None:
+        self.pair.call("orders_due", self.mono_ms, self.random.choice((1, 4)))
+        if self.random.random() < 0.1:
+            self.pair.call("orders_ready", self.random.choice((1, 3, 5, 6)), self.mono_ms)
 
     def some_receipt(self) -> tuple[int, int, int, list[int]]:
         if not self.receipts or self.random.random() < 0.05:
@@ -188,7 +237,9 @@ class Play:
             self.pop, self.pop, self.pop, self.pop_again, self.ack, self.ack, self.ack_all, self.ack_all, self.change,
             self.unsent, self.due, self.due, self.land, self.land, self.land_in_vain, self.flush, self.flush,
             self.pop_copies, self.pop_in_vain, self.forget, self.skip, self.clamp, self.pass_time, self.pass_time,
-            self.drop, self.make, self.set_unmarked, self.make_in_vain, self.reopen,
+            self.pop_in_order, self.pop_in_order, self.ack_in_order, self.ack_in_order, self.change_in_order,
+            self.unsent_in_order, self.free_in_order, self.drop, self.make, self.set_unmarked, self.make_in_vain,
+            self.reopen,
         ]  # fmt: skip
         while not self.places():
             self.make()
@@ -250,6 +301,10 @@ def flipped(data: bytes, at: int) -> Callable[[WindowMemory], None]:
     return change
 
 
+OF_BATCH = {*range(44, 48)}
+"""The number of its batch, in a window. A damaged one ends no window."""
+
+
 def damaged_bytes(play: Play, begin: int) -> set[int]:
     """The bytes of a slot that are known to be damaged after a flip of bits. No window is left then."""
     data, found = play.pair.native.memory.content(), set()
@@ -257,7 +312,7 @@ def damaged_bytes(play: Play, begin: int) -> set[int]:
         play.pair.reopen(NOW_MS, 5, flipped(data, begin + byte))
         if play.pair.twin.damaged:
             found.add(byte)
-            assert not play.pair.twin.places
+            assert not play.pair.twin.places or byte in OF_BATCH
     return found
 
 
@@ -273,6 +328,37 @@ def test_flipped_bits_in_a_slot() -> None:
     assert found >= fixed and not found & {*range(24, 40)}, "the offset may change: it has no check"
     play.pair.reopen(NOW_MS, 5, flipped(data, 0))
     assert damaged_bytes(play, layout.entries_at) >= {*range(16), *range(24, 40), *range(48, 58), *range(60, 64)}
+
+
+def test_flipped_bits_in_a_batch_end_it_alone() -> None:
+    play = Play(3)
+    play.make()
+    start = play.next_offset(0)
+    play.pair.call("order_give", 0, play.give_at(start, start + 9, [0]), b"a1", [start + 1, start + 8])
+    data, found = play.pair.native.memory.content(), set()
+    for byte in range(512):
+        play.pair.reopen(NOW_MS, 5, flipped(data, play.pair.twin.memory.layout.orders_at + byte))
+        assert (play.next_offset(0), play.pair.twin.first_open(0)) == (start, start)
+        found |= {byte} if play.pair.twin.damaged else set()
+    changing = {*range(36, 40), *range(176, 304)}
+    assert set(range(512)) - found - changing == {*range(44, 48), *range(496, 512)}, "reserved"
+    assert not found & {*range(176, 304)}
+
+
+def test_batches_that_block_no_queue_give_way() -> None:
+    """One slot more is there than windows."""
+    play = Play(5, windows=3)
+    for _ in range(3):
+        play.make()
+    for place in play.places():
+        start = play.next_offset(place)
+        give = Give(NOW_MS, play.mono_ms, start, start + 1, 1000 * (place + 1), revive_queue=999)
+        play.pair.call("order_give", place, give, b"", [start])
+    assert play.pair.call("orders_ready", 1, play.mono_ms) is None
+    assert play.pair.call("orders_ready", 2, play.mono_ms + 999) is NoRoomError
+    assert play.pair.call("orders_ready", 3, play.mono_ms + 2000) is None
+    play.pair.compare()
+    assert [play.pair.call("order_blocks", place, b"", play.mono_ms) for place in play.places()] == [False, False, True]
 
 
 @pytest.mark.parametrize("other", [{}, {"client": 8}, {"invisible_ms": 61}, {"revive_queue": 4}])

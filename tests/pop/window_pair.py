@@ -87,6 +87,53 @@ class NativeWindows:
     def unsent(self, place: int, start: int, pop_time_ms: int) -> bool:
         return bool(lib.rmq_pop_unsent(self.native, place, start, pop_time_ms))
 
+    def leave_returned(self, place: int) -> None:
+        lib.rmq_pop_leave_returned(self.native, place)
+
+    def order_give(self, place: int, give: Give, attempt: bytes, offsets: Sequence[int]) -> None:
+        named = native_attempt(attempt)
+        found = lib.rmq_pop_order_give(self.native, place, native_give(give), named[0], list(offsets), len(offsets))
+        _checked(found)
+
+    def order_adopt(
+        self, place: int, give: Give, attempt: bytes, offsets: Sequence[int], visible_ms: Sequence[int],
+        consumed: Sequence[int], acked: int,
+    ) -> None:  # fmt: skip
+        named = native_attempt(attempt)
+        _checked(lib.rmq_pop_order_adopt(
+            self.native, place, native_give(give), named[0], list(offsets), len(offsets), list(visible_ms),
+            list(consumed), acked,
+        ))  # fmt: skip
+
+    def orders_ready(self, count: int, mono_ms: int) -> None:
+        _checked(lib.rmq_pop_orders_ready(self.native, count, mono_ms))
+
+    def order_time_for(self, places: Sequence[int], pop_time_ms: int) -> int:
+        return int(lib.rmq_pop_order_time_for(self.native, list(places), len(places), pop_time_ms))
+
+    def order_next(self, place: int) -> int:
+        return int(lib.rmq_pop_order_next(self.native, place))
+
+    def order_blocked_ms(self, place: int) -> int | None:
+        until_ms = int(lib.rmq_pop_order_blocked_ms(self.native, place))
+        return None if until_ms == -(2**63) else until_ms
+
+    def order_blocks(self, place: int, attempt: bytes, mono_ms: int) -> bool:
+        return bool(lib.rmq_pop_order_blocks(self.native, place, native_attempt(attempt)[0], mono_ms))
+
+    def order_ack(self, place: int, pop_time_ms: int, offset: int) -> int:
+        return int(lib.rmq_pop_order_ack(self.native, place, pop_time_ms, offset))
+
+    def order_change(self, place: int, pop_time_ms: int, offset: int, due_ms: int) -> int:
+        return int(lib.rmq_pop_order_change(self.native, place, pop_time_ms, offset, due_ms))
+
+    def orders_due(self, mono_ms: int, room: int) -> list[int]:
+        places = ffi.new("uint32_t[]", room)
+        return list(places[0 : lib.rmq_pop_orders_due(self.native, mono_ms, places, room)])
+
+    def orders_next_ms(self) -> int:
+        return int(lib.rmq_pop_orders_next_ms(self.native))
+
     def due(self, mono_ms: int, room: int) -> list[Due]:
         due = ffi.new("struct rmq_pop_due[]", room)
         return [
@@ -134,12 +181,23 @@ def native_give(give: Give) -> Any:
     return ffi.new("struct rmq_pop_give *", {name: getattr(give, name) for name in give.__struct_fields__})
 
 
-def in_use(memory: WindowMemory) -> tuple[list[bytes], list[bytes]]:
-    """Slots that count: those of windows by place, those of entries in any order."""
+def native_attempt(attempt: bytes) -> tuple[Any, Any]:
+    """The struct of C, and the bytes that it points to."""
+    text = ffi.from_buffer(attempt)
+    return ffi.new("struct rmq_pop_attempt *", {"text": text, "bytes": len(attempt)}), text
+
+
+def in_use(memory: WindowMemory) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Slots that count: those of windows by place, their batches, those of entries in any order."""
     windows = [memory.window(place) for place in range(memory.windows_max)]
     entries = [memory.entry(number) for number in range(memory.entries_max)]
     return (
         [bytes(ffi.buffer(ffi.addressof(window))) if window.id else b"" for window in windows],
+        [
+            bytes(ffi.buffer(ffi.addressof(memory.order(window.order - 1))))
+            for window in windows
+            if window.id and window.order
+        ],
         sorted(bytes(ffi.buffer(ffi.addressof(entry))) for entry in entries if entry.state),
     )
 
@@ -185,6 +243,7 @@ class Pair:
         states = [twin.memory.entry(entry).state for entries in twin.of_window.values() for entry in entries]
         counts = native.counts
         assert (counts.windows, counts.entries) == (len(twin.places), len(states))
+        assert counts.orders == len(twin.order_places)
         assert counts.open == sum(twin.open_messages(place) for place in twin.places.values())
         assert counts.returned == sum(twin.open_bits(entry).bit_count() for entry in twin.again)
         assert counts.reviving == states.count(lib.RMQ_POP_REVIVING)
@@ -192,5 +251,9 @@ class Pair:
         for place in twin.places.values():
             assert native.open_messages(place) == twin.open_messages(place)
             assert native.first_open(place) == twin.first_open(place)
+            assert native.order_blocked_ms(place) == twin.order_blocked_ms(place)
+            assert native.order_next(place) == twin.order_next(place)
         exact_ms = twin.next_due_ms()
         assert native.next_due_ms() <= exact_ms if exact_ms is not None else native.next_due_ms() == 2**63 - 1
+        free_ms = twin.orders_next_ms()
+        assert native.orders_next_ms() <= free_ms if free_ms is not None else native.orders_next_ms() == 2**63 - 1
