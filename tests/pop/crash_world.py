@@ -21,7 +21,8 @@ from ringmq.native import ffi, lib
 from ringmq.pop.entry_twin import STATES, NoRoomError
 from ringmq.pop.window_memory import WindowMemory
 from ringmq.pop.window_twin import WindowTwin
-from tests.pop.simulation import WINDOWS_MAX, BrokenPromiseError, DeathError, Request, World
+from tests.pop.order_simulation import OrderWorld
+from tests.pop.simulation import INVISIBLE_MS, TOPIC, WINDOWS_MAX, BrokenPromiseError, DeathError, Request
 from tests.pop.window_pair import NativeWindows, in_use
 
 PAGE: int = lib.RMQ_POP_PAGE_BYTES
@@ -43,7 +44,7 @@ class SharedMemory(WindowMemory):
 
     def close(self) -> None:
         """Give the segment up."""
-        del self._windows, self._entries
+        del self._windows, self._orders, self._entries
         ffi.release(self.bytes)
         self._map.close()
         os.close(self.segment)
@@ -183,12 +184,13 @@ def state_of_twin(twin: WindowTwin) -> dict[str, Any]:
     return {
         "windows": len(twin.places), "entries": len(states), "open": sum(open_messages.values()),
         "returned": sum(twin.open_bits(entry).bit_count() for entry in twin.again),
+        "orders": len(twin.order_places),
         "reviving": states.count(lib.RMQ_POP_REVIVING), "revived": states.count(lib.RMQ_POP_REVIVED),
         "places": [(place, count, twin.first_open(place)) for place, count in open_messages.items()],
     }  # fmt: skip
 
 
-class CrashWorld(World):
+class CrashWorld(OrderWorld):
     """A world whose worker dies at one crash point, and now and then at another one before."""
 
     entries_max = 96
@@ -306,6 +308,7 @@ class CrashWorld(World):
         for _ in range(3):
             self.send()
             self.pop("a", 32, 400)
+            self.pop_in_order(self.random.choice(TOPIC), 32, INVISIBLE_MS[0], b"")
         while not self.snapshot():
             pass
         self.power_cut()

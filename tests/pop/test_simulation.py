@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from ringmq.pop import entry_states as states
 from ringmq.pop.copies_known import CopiesKnown
 from ringmq.pop.entry_twin import Give
-from ringmq.pop.window_twin import WindowTwin
+from ringmq.pop.window_twin import DONE, WindowTwin
+from tests.pop.order_simulation import OrderWorld
 from tests.pop.simulation import BrokenPromiseError, DeathError, World, run
 
 SEEDS, SEEDS_A_TEST = 200, 20
@@ -27,6 +29,13 @@ def test_promises_hold(first: int) -> None:
     played = [run(seed) for seed in range(first, first + SEEDS_A_TEST)]
     counts = {name: sum(world.counts[name] for world in played) for name in played[0].counts}
     assert min(counts[name] for name in ("deaths", "late", "withdrawn", "copies", "power cuts")) > 10, counts
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
+def test_promises_hold_beside_an_orderly_group(first: int) -> None:
+    played = [run(seed, OrderWorld) for seed in range(first, first + SEEDS_A_TEST)]
+    counts = {name: sum(world.counts[name] for world in played) for name in played[0].counts}
+    assert min(counts[name] for name in ("deaths", "power cuts", "blocked", "again", "returned batches")) > 10, counts
 
 
 class Unclamped(World):
@@ -133,11 +142,74 @@ class Heedless(World):
         return self.wants(group, record.message)  # type: ignore[attr-defined]
 
 
+class EachAlone(WindowTwin):
+    """An acknowledgement that moves the offset behind its message, whatever lies before."""
+
+    def order_ack(self, place: int, pop_time_ms: int, offset: int) -> int:
+        found = super().order_ack(place, pop_time_ms, offset)
+        if found == DONE:
+            self.skip_to(place, offset + 1)
+        return found
+
+
+class AcksOutOfOrder(OrderWorld):
+    windows = EachAlone
+
+
+class OffsetWithBatch(WindowTwin):
+    """An orderly pop that moves the offset behind its batch, as a normal pop does."""
+
+    def order_give(self, place: int, give: Give, attempt: bytes, offsets: Sequence[int]) -> None:
+        super().order_give(place, give, attempt, offsets)
+        self.skip_to(place, give.next_offset)
+
+
+class OffsetTooEarly(OrderWorld):
+    windows = OffsetWithBatch
+
+
+class BatchesForgotten(WindowTwin):
+    """A start that reads no batches."""
+
+    def start_orders(self, now_ms: int) -> int:
+        for place in self.places.values():
+            self.memory.window(place).order = 0
+        return 0
+
+
+class UnblockedByStart(OrderWorld):
+    windows = BatchesForgotten
+
+
+class BatchReused(WindowTwin):
+    """A new batch that is written over the old one."""
+
+    def order_give(self, place: int, give: Give, attempt: bytes, offsets: Sequence[int]) -> None:
+        if self.order_at(place) is not None:
+            self.end_order(place)
+        super().order_give(place, give, attempt, offsets)
+
+
+class CountsForgotten(OrderWorld):
+    windows = BatchReused
+
+
+class Unordered(OrderWorld):
+    """A start that leaves a batch beyond the end of its queue."""
+
+    def clamp(self) -> None:
+        kept, self.twin.clamp_order = self.twin.clamp_order, lambda place, end: None  # type: ignore[method-assign]
+        super().clamp()
+        self.twin.clamp_order = kept  # type: ignore[method-assign]
+
+
 BUGS = [
     (Unclamped, 1122, "lost"), (FreedBeforeFlush, 1010, "lost"), (NextBeforeEntries, 1001, "lost"),
     (IdsReused, 1189, "lost"), (TornSnapshot, 1004, ""), (UnsavedStart, 1088, ""), (ChangeOldFirst, 1019, "lost"),
     (FoundForgotten, 1000, ""), (Forgetful, 1000, ""), (Heedless, 1000, "came again"),
-    (IdsUnmarked, 1000, "may be given again"),
+    (IdsUnmarked, 1000, "may be given again"), (AcksOutOfOrder, 1000, "nobody has acknowledged"),
+    (OffsetTooEarly, 1000, "nobody has acknowledged"), (UnblockedByStart, 1000, "was with a consumer"),
+    (CountsForgotten, 1000, "with the counts"), (Unordered, 1000, ""),
 ]  # fmt: skip
 """Worlds with a bug, a seed that has found it, and words of the promise that it broke."""
 
@@ -163,6 +235,7 @@ def main() -> int:
     for seed in range(arguments.first, arguments.first + arguments.seeds):
         try:
             run(seed)
+            run(seed, OrderWorld)
         except (AssertionError, DeathError, KeyError) as error:
             broken += 1
             print(f"seed {seed}: {type(error).__name__} {error}", flush=True)

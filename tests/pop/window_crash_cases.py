@@ -21,6 +21,7 @@ from tests.pop.simulation import DeathError
 POINTS = points("pop-")
 ELSEWHERE = {
     "pop-cut-copied": "an ordered cut, below", "pop-cut-reviving": "an ordered cut, below",
+    "pop-order-ended": "batches without room, below", "pop-start-order": "damage, below",
     "pop-start-window": "damage, below",
 }  # fmt: skip
 BEFORE = {
@@ -113,6 +114,32 @@ def test_a_damaged_window_ends_alone(lives: Lives) -> None:
     worker = lives.next()
     assert set(worker.places) == {1, 3}
     assert worker.state["entries"] == worker.state["open"] == 6
+
+
+def test_a_damaged_batch_ends_alone(lives: Lives) -> None:
+    worker = lives.next()
+    for window_id in (1, 2):
+        worker.order_give(worker.make(window_id, 0, 0, 5), give_at(5, 6), b"a1", [5])
+    lives.end()
+    lives.memory.order(0).attempt[0] ^= 1
+    assert lives.dies("pop-start-order:1")
+    worker = lives.next()
+    assert not worker.order_blocks(0, b"", MONO_MS)
+    assert worker.order_blocks(1, b"", MONO_MS)
+    assert (worker.state["windows"], worker.state["orders"], worker.first_open(0)) == (2, 1, 5)
+
+
+def test_a_batch_gives_way_though_the_worker_dies(lives: Lives) -> None:
+    """The window goes on without it, and the slot is there again."""
+    worker = lives.next("pop-order-ended:1")
+    place = worker.make(1, 0, 0, 5)
+    worker.order_give(place, give_at(5, 6), b"a1", [5])
+    with pytest.raises(DeathError):
+        worker.orders_ready(5, MONO_MS + INVISIBLE_MS)
+    worker = lives.next()
+    assert worker.state["orders"] == 0
+    assert worker.orders_ready(5, MONO_MS) is None
+    assert lives.memory.window(place).next_offset == 5
 
 
 @pytest.mark.parametrize("again", [None, "pop-start-returned:1", "pop-start-returned:2", "pop-next-offset:1"])
