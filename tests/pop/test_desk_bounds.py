@@ -82,6 +82,17 @@ def test_open_messages_of_a_queue_are_bounded_where_the_broker_says_so(tmp_path:
     assert {receipt.split(" ")[6] for receipt in receipts(stage.pop())} == {"1"}, "other queues go on"
 
 
+def test_messages_that_no_client_has_received_do_not_count_for_the_bound(tmp_path: Path) -> None:
+    """Their time never ends: nothing else would make room."""
+    stage = stage_of(tmp_path, 100, enable_pop_message_threshold=True, pop_inflight_message_threshold=20)
+    lost = stage.pop()
+    stage.unsent(lost.verdict)
+    stage.turn()
+    again = stage.pop()
+    assert [receipt.split(" ")[7] for receipt in receipts(again)] == [str(offset) for offset in range(32)]
+    assert stage.pop().code == 210
+
+
 def test_windows_are_bounded(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "store", offsets_max=4)
     stage.topic("T", 3)

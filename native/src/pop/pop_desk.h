@@ -115,7 +115,7 @@ struct rmq_pop_desk {
     uint32_t settings;               /* RMQ_POP_READABLE .. */
     uint32_t retry_percent;          /* popFromRetryProbability */
     uint32_t revive_queues;          /* reviveQueueNum */
-    uint32_t open_max;               /* messages of a queue that a group may have open; 0: no limit */
+    uint32_t open_max;               /* messages of a queue that consumers of a group may hold; 0: no limit */
     uint32_t share_max;              /* entries that one group may have */
     uint32_t entries_max;
     struct rmq_pop_poll_limits poll_limits;

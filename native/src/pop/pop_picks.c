@@ -154,7 +154,7 @@ static int pick_returned(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct
 static int is_held_back(const struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t place)
 {
     return p->message_count == p->wanted || p->is_full || p->pick_count == RMQ_POP_MESSAGES_MAX ||
-           (d->open_max && rmq_pop_open_messages(d->windows, place) > d->open_max);
+           (d->open_max && rmq_pop_held_messages(d->windows, place) > d->open_max);
 }
 
 static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t group_id, const struct rmq_pop_source *source,

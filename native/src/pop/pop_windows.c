@@ -95,6 +95,11 @@ const struct rmq_pop_window *rmq_pop_window_at(struct rmq_pop_windows *w, uint32
 }
 
 uint32_t rmq_pop_open_messages(struct rmq_pop_windows *w, uint32_t place) { return w->sides[place].open; }
+uint32_t rmq_pop_held_messages(struct rmq_pop_windows *w, uint32_t place)
+{
+    return w->sides[place].open - w->sides[place].returned;
+}
+
 uint32_t rmq_pop_entries_of(const struct rmq_pop_windows *w, uint32_t place) { return w->sides[place].entries; }
 
 /* The lowest open offset from `from` on of the entries whose base offset is in the block, or `lowest`. */

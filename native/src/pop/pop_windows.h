@@ -43,6 +43,7 @@ const struct rmq_pop_window *rmq_pop_window_at(struct rmq_pop_windows *w, uint32
  * and is too low until then. */
 int64_t rmq_pop_first_open(struct rmq_pop_windows *w, uint32_t place);
 uint32_t rmq_pop_open_messages(struct rmq_pop_windows *w, uint32_t place);
+uint32_t rmq_pop_held_messages(struct rmq_pop_windows *w, uint32_t place); /* of them: not returned, so consumers have them */
 uint32_t rmq_pop_entries_of(const struct rmq_pop_windows *w, uint32_t place);
 /* Moves next_offset forward over messages that no filter of the group wants, or that are deleted. */
 void rmq_pop_skip_to(struct rmq_pop_windows *w, uint32_t place, int64_t next_offset);
