@@ -107,6 +107,10 @@ class WindowNames:
         key = self._keys.get(window_id)
         return None if key is None else (key, self._known[key])
 
+    def all(self) -> Iterator[tuple[Key, Window]]:
+        """All windows."""
+        return iter(self._known.items())
+
     def at(self, place: int) -> Window | None:
         """The window at a place."""
         return self._by_place.get(place)

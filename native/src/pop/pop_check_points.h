@@ -1,0 +1,58 @@
+/* pop_check_points.h: open messages as RocketMQ's check points: a record in the timer topic, or in the revive topic if its time is
+ * over. `ringmq.pop.export` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
+ *
+ * A check point has the open messages of one pop of one queue. Those that are done are left out of it, so it needs no record of
+ * their acknowledgements.
+ */
+#ifndef RMQ_POP_CHECK_POINTS_H
+#define RMQ_POP_CHECK_POINTS_H
+
+#include "plane/port.h"
+#include "pop/pop_windows.h"
+
+/* cdef-begin */
+#define RMQ_POP_POINT_MESSAGES 32    /* of one check point: RocketMQ has 32 bits for them. Others get one of their own */
+#define RMQ_POP_POINT_EARLIER_MS 1000
+
+/* A place of the texts. As text of JSON, without its quotation marks, and as it is. */
+struct rmq_pop_point_text {
+    uint32_t json_at, json_length, at, length;
+};
+
+struct rmq_pop_points {
+    struct rmq_pop_windows *windows;
+    const uint8_t *texts;
+    const struct rmq_pop_point_text *groups, *topics; /* by place of the window; length 0: the window has no check points */
+    struct rmq_pop_point_text broker, revive_topic;
+    const uint32_t *revive_slots;    /* queue slots of the revive topic */
+    uint32_t revive_queues, revive_topic_id;
+    uint32_t timer_topic_id, timer_slot; /* timer_slot RMQ_NONE: all go to the revive topic */
+    int64_t precision_ms;            /* of the timer */
+    int64_t now_ms;
+    uint8_t *arena;
+    uint64_t arena_at, arena_end;    /* free bytes */
+    uint8_t born_host[16];
+    uint32_t born_port, born_v6;
+    uint8_t *left_out;               /* by entry: 1 = its pop has a check point already. rmq_pop_points_known sets it */
+    uint8_t *has_others;             /* by place: 1 = the window has open messages of orderly pops, which get no check point */
+    /* goes on from call to call */
+    uint32_t next;                   /* entry */
+    uint64_t messages, records;      /* so far */
+    int64_t due_ms;                  /* of the last one that is due */
+};
+
+uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w); /* places of entries that may be in use */
+/* The open messages of the pop with this receipt go to `offsets`, at most `room`. Returns their number. `leave_out`: it has a check
+ * point that a RocketMQ broker will still read, so it gets no other one. */
+uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int leave_out,
+                              int64_t *offsets, uint32_t room);
+/* Makes requests of the next open messages, at most `room`, which is at least RMQ_POP_ENTRY_MESSAGES. 0: there are no more, or the
+ * arena has no room for one. p->arena_at is behind the bytes of the last one. */
+uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room);
+/* The parts of a request that all records share: origin, kind, flags. */
+void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request);
+/* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that was
+ * not stored. */
+uint32_t rmq_pop_points_answers(struct rmq_plane *plane, uint32_t port, uint64_t *end, uint32_t *refused);
+/* cdef-end */
+#endif

@@ -1,0 +1,173 @@
+"""Check points of open messages, a batch at a time (`native/src/pop/pop_check_points.h`): texts, arena, requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from ringmq.ipc.plane import NONE, Plane
+from ringmq.ipc.ports import Port
+from ringmq.native import ffi, lib
+from ringmq.pop import revive_records
+from ringmq.pop.revive_records import BATCH_ACK, Acks
+from ringmq.pop.window_names import WindowNames
+from ringmq.services.kit.submissions import submit_all
+
+BATCH = 8192
+"""Requests of one batch, a half of the port's ring."""
+OPEN_MAX = 4096
+"""Open messages of one pop."""
+
+
+class Targets(Struct, frozen=True):
+    """Queues: topic id, queue slot, queue id. `timer`: None if timers are off, and records go to the revive topic."""
+
+    revive_topic: str
+    revive: list[tuple[int, int, int]]
+    timer: tuple[int, int, int] | None
+    precision_ms: int
+
+
+class Ending(NamedTuple):
+    """Messages of a check point in the log that are done, and the time of that check point."""
+
+    acks: Acks
+    revive_queue: int
+    due_ms: int
+
+
+class CheckPoints:
+    """The requests of one stop. No other user of the port may have requests in flight."""
+
+    def __init__(
+        self, plane: Plane, port: Port, windows: Any, names: WindowNames, broker: str, targets: Targets, now_ms: int
+    ) -> None:  # fmt: skip
+        self._plane, self._port, self._targets = plane, port, targets
+        self._texts = bytearray()
+        places = 1 + max((window.place for _, window in names.all()), default=0)
+        groups, topics = (ffi.new("struct rmq_pop_point_text[]", places) for _ in range(2))
+        self.native = native = ffi.new("struct rmq_pop_points *")
+        for key, window in names.all():
+            self._put(groups[window.place], key.group)
+            self._put(topics[window.place], key.topic)
+        self._put(native.broker, broker)
+        self._put(native.revive_topic, targets.revive_topic)
+        slots = ffi.new("uint32_t[]", [slot for _, slot, _ in targets.revive])
+        left_out = ffi.new("uint8_t[]", int(lib.rmq_pop_points_entries(windows)))
+        self._has_others = ffi.new("uint8_t[]", places)
+        kept = ffi.from_buffer(bytes(self._texts))
+        arena = ffi.from_buffer(port.arena, require_writable=True)
+        self._kept = groups, topics, slots, left_out, kept, arena
+        native.windows, native.texts, native.groups, native.topics = windows, kept, groups, topics
+        native.revive_slots, native.revive_queues = slots, len(slots)
+        native.revive_topic_id = targets.revive[0][0]
+        native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
+        native.precision_ms, native.now_ms, native.left_out = targets.precision_ms, now_ms, left_out
+        native.has_others = self._has_others
+        native.arena, native.arena_end = arena, len(port.arena)
+        settings = plane.header.settings
+        ffi.memmove(native.born_host, settings.store_host, 16)
+        native.born_port, native.born_v6 = int(settings.store_port), int(settings.store_host_bytes == 16)
+        self._requests = ffi.new("struct rmq_request[]", BATCH)
+        self._open = ffi.new("int64_t[]", OPEN_MAX)
+        self._end, self._refused = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+        self._waiting = 0
+
+    def _put(self, to: Any, text: str) -> None:
+        raw, quoted = text.encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()
+        to.at, to.length = len(self._texts), len(raw)
+        self._texts += raw
+        to.json_at, to.json_length = len(self._texts), len(quoted)
+        self._texts += quoted
+
+    def known(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
+        """Leave out the pop with this receipt. Returns its open messages."""
+        return self._open_of(place, start_offset, pop_time_ms, leave_out=True)
+
+    def open(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
+        """The open messages of the pop with this receipt."""
+        return self._open_of(place, start_offset, pop_time_ms, leave_out=False)
+
+    def _open_of(self, place: int, start_offset: int, pop_time_ms: int, *, leave_out: bool) -> set[int]:
+        to, native = self._open, self.native
+        count = int(lib.rmq_pop_points_known(native, place, start_offset, pop_time_ms, leave_out, to, OPEN_MAX))
+        return set(to[0:count])
+
+    @property
+    def messages(self) -> int:
+        """Messages of the check points so far."""
+        return int(self.native.messages)
+
+    @property
+    def due_ms(self) -> int:
+        """Time at which the last of them is due."""
+        return int(self.native.due_ms)
+
+    def has_others(self, place: int) -> bool:
+        """True if the window has open messages without a check point: those of orderly pops."""
+        return bool(self._has_others[place])
+
+    @property
+    def records(self) -> int:
+        """Check points so far."""
+        return int(self.native.records)
+
+    def fill(self) -> tuple[Any, int]:
+        """Make the next batch: (requests, number). 0: all have one."""
+        self.native.arena_at = 0
+        made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room)))
+        return self._requests, made
+
+    def acknowledge(self, acks: Sequence[Ending]) -> tuple[Any, int]:
+        """Make requests of the first acknowledgements, as many as a batch takes: (requests, number)."""
+        native, at, made = self.native, 0, 0
+        for ending in acks[: min(BATCH, self._port.room)]:
+            request = self._requests[made]
+            body, pairs, queue = self._ack(ending)
+            end = at + len(body) + len(pairs)
+            if end > native.arena_end:
+                break
+            ffi.memmove(native.arena + at, body + pairs, end - at)
+            request.body_at, request.body_length = at, len(body)
+            request.properties_at, request.properties_length = at + len(body), len(pairs)
+            request.topic_id, request.queue_slot, request.queue_id = queue
+            lib.rmq_pop_points_origin(native, ffi.addressof(request))
+            at, made = end, made + 1
+        return self._requests, made
+
+    def _ack(self, ending: Ending) -> tuple[bytes, bytes, tuple[int, int, int]]:
+        targets, deliver_ms = self._targets, ending.due_ms
+        body, key = revive_records.batch_ack_body(ending.acks), revive_records.batch_ack_key(ending.acks)
+        queue = targets.revive[ending.revive_queue % len(targets.revive)]
+        if targets.timer is None or deliver_ms <= self.native.now_ms:
+            return body, revive_records.plain_properties(deliver_ms, key, BATCH_ACK), queue
+        out_ms = revive_records.out_ms(deliver_ms, targets.precision_ms)
+        pairs = revive_records.timed_properties(
+            deliver_ms, key, BATCH_ACK, targets.revive_topic, queue[2], out_ms
+        )  # fmt: skip
+        return body, pairs, targets.timer
+
+    def submit(self, requests: Any, count: int) -> None:
+        """Submit requests, whose bytes are in the arena."""
+        submit_all(self._port, requests, count)
+        self._waiting = count
+
+    def take_answers(self) -> bool:
+        """True once each submitted request has an answer."""
+        self._waiting -= int(
+            lib.rmq_pop_points_answers(self._plane.struct, self._port.number, self._end, self._refused)
+        )
+        return self._waiting <= 0
+
+    @property
+    def log_end(self) -> int:
+        """End of the last record."""
+        return int(self._end[0])
+
+    @property
+    def refused(self) -> int:
+        """The cause of write for a record that was not stored, 0 = all are."""
+        return int(self._refused[0])

@@ -1,0 +1,43 @@
+"""Check points of open messages in Python: the same rule as `native/src/pop/pop_check_points.c`. Tests run both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from ringmq.pop.revive_records import CheckPoint, Pop
+
+MESSAGES = 32
+"""Messages of one check point."""
+ORDERLY = 999
+
+
+class OpenEntry(NamedTuple):
+    """An entry with open messages. `pop`: of all entries with its receipts."""
+
+    pop: Pop
+    invisible_ms: int
+    revive_queue: int
+    offsets: Sequence[int]
+
+
+class Point(NamedTuple):
+    """A check point, and its revive queue."""
+
+    point: CheckPoint
+    revive_queue: int
+
+
+def check_points(entries: Sequence[OpenEntry], known: Collection[Pop], revive_queues: int) -> Iterator[Point]:
+    """The check points of all entries, in the order of their first ones. `known`: pops that have one already."""
+    pops: dict[Pop, list[OpenEntry]] = {}
+    for entry in entries:
+        if entry.offsets and entry.revive_queue != ORDERLY and entry.pop not in known:
+            pops.setdefault(entry.pop, []).append(entry)
+    for pop, parts in pops.items():
+        offsets = sorted(offset for part in parts for offset in part.offsets)
+        for at in range(0, len(offsets), MESSAGES):
+            start = offsets[at] if at else pop.start_offset
+            distances = tuple(offset - start for offset in offsets[at : at + MESSAGES])
+            point = CheckPoint(pop._replace(start_offset=start), parts[0].invisible_ms, distances)
+            yield Point(point, parts[0].revive_queue % revive_queues)
