@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.store.config import StoreConfig
@@ -14,8 +13,6 @@ from ringmq.store.unsupported import (
     find_unsupported,
     has_rocksdb_timers,
 )
-
-_DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999, because a property may hold any number
 
 
 class StockStoreError(Exception):
@@ -36,20 +33,12 @@ def stock_store_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
     waiting = find_unsupported(store)
     if waiting and not config.accept_unserved:
         raise StockStoreError(refusal(str(store.root), waiting))
-    return [f"left for a stock broker, not served here: {describe(entry)}" for entry in waiting]
-
-
-def describe(entry: Unsupported) -> str:
-    """One line: number and kind, and the time when the first is due."""
-    if entry.due_ms is None:
-        return str(entry)
-    due = datetime.fromtimestamp(max(0, min(entry.due_ms, _DUE_MAX_MS)) / 1000, UTC)
-    return f"{entry}, the first due at {due:%Y-%m-%d %H:%M:%S} UTC"
+    return [f"left for a stock broker, not served here: {entry}" for entry in waiting]
 
 
 def refusal(root: str, waiting: Sequence[Unsupported]) -> str:
     """The reason why the store is refused, and the two ways on."""
-    lines = "".join(f"\n  - {describe(entry)}" for entry in waiting)
+    lines = "".join(f"\n  - {entry}" for entry in waiting)
     return (
         f"{root}: a stock broker has left work that RingMQ does not serve yet and would not deliver:{lines}\n"
         "Nothing was changed. Let the stock broker deliver it first. Or start with --accept-unserved "

@@ -102,7 +102,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     except (ConfigFileError, StoreLoadError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if rows or output == "json":
-        print_rows(output, rows, ["kind", "count", "is_exact", "due_ms", "what"])
+        print_rows(output, rows, ["kind", "count", "what"])
     else:
         say("nothing waits")
     sys.exit(1 if rows else 0)

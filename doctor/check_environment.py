@@ -6,7 +6,6 @@ import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
-from ringmq.broker.stock_store_check import describe
 from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, RunningBrokerFacts, StoreFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 from ringmq.store.store_format import FORMAT
@@ -285,8 +284,8 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _left_behind(facts: StoreFacts, accept_unserved: bool) -> Iterator[Finding]:
-    in_rocksdb = [describe(entry) for entry in facts.unsupported if entry.kind == ROCKSDB_TIMERS]
-    others = [describe(entry) for entry in facts.unsupported if entry.kind != ROCKSDB_TIMERS]
+    in_rocksdb = [str(entry) for entry in facts.unsupported if entry.kind == ROCKSDB_TIMERS]
+    others = [str(entry) for entry in facts.unsupported if entry.kind != ROCKSDB_TIMERS]
     if in_rocksdb:
         yield Finding(
             "store", "rocksdb", FAIL, "; ".join(in_rocksdb),

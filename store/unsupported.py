@@ -24,13 +24,9 @@ class Unsupported(Struct, frozen=True):
     kind: str
     what: str
     count: int | None
-    is_exact: bool = True
-    due_ms: int | None = None
-    """Due time of the first of them, ms since the epoch."""
 
     def __str__(self) -> str:
-        number = "" if self.count is None else f"{self.count} " if self.is_exact else f"up to {self.count} "
-        return number + self.what
+        return self.what if self.count is None else f"{self.count} {self.what}"
 
 
 def find_unsupported(config: StoreConfig) -> list[Unsupported]:
