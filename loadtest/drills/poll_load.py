@@ -98,8 +98,10 @@ class PollLoad:
     async def _turn(self, client: RemotingClient, popper: Popper, poll_ms: int) -> bool:
         """Poll once, and deal with what came. True if the poll had an answer that refuses nothing."""
         try:
-            connection = await client.connection(self._course.address())  # the time of a poll begins when it can leave
+            connection = await client.connection(self._course.address())
         except (RingmqError, OSError):
+            return False
+        if not connection.heard:  # by other loads: a read worker that is not there yet finds the time of a poll over
             return False
         began = self._pops.begins()
         poll = self._polls.begins(now_ms(), poll_ms, id(connection))

@@ -40,19 +40,26 @@ def test_a_poll_by_a_connection_that_lives_is_answered() -> None:
     assert kinds(checker) == ["unanswered poll"]
 
 
-def test_no_answer_overtakes_one_that_is_over() -> None:
+def test_two_answers_overtake_none_that_is_over() -> None:
     over_ms = END_MS + OVERTAKEN_MS
-    for began_ms, connection, found in (
-        (over_ms + 1, A, ["overtaken poll"]),
-        (over_ms, A, []),
-        (over_ms + 1, B, []),
-    ):
+    for began_ms, connection, turns, found in (
+        (over_ms + 1, A, 2, ["overtaken poll"]), (over_ms + 1, A, 1, []), (over_ms, A, 2, []), (over_ms + 1, B, 2, []),
+    ):  # fmt: skip
         checker = PollChecker()
         slow = checker.begins(T0, POLL_MS, A)
-        checker.answered(checker.begins(began_ms, POLL_MS, connection))
+        for _ in range(turns):
+            checker.answered(checker.begins(began_ms, POLL_MS, connection))
         checker.answered(slow)
         checker.ended(slow, over_ms + 5)
         assert kinds(checker) == found
+
+
+def test_answers_of_one_turn_overtake_none() -> None:
+    checker = PollChecker()
+    slow, *later = (checker.begins(began_ms, POLL_MS, A) for began_ms in (T0, *[END_MS + 2 * OVERTAKEN_MS] * 3))
+    for poll_of_turn in (*later, slow):
+        checker.answered(poll_of_turn)
+    assert checker.verdict() == []
 
 
 def test_a_poll_without_a_message_ends_at_its_last_look() -> None:

@@ -23,6 +23,8 @@ MESSAGES = 24
 class BrokerInMemory:
     """Stands for producer, client and poppers. `fault`: the promise that it breaks."""
 
+    heard = True
+
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.bodies: list[bytes] = []
