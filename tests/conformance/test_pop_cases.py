@@ -128,6 +128,26 @@ def test_pops_wait_for_messages(kind: str, seen: Seen) -> None:
     assert all(one["millis"] < 15_000 for one in found), "each is woken by a message"
 
 
+@judged(
+    case("popNotifications", "PopNotifications", queues=4, members=5, vainMillis=2000, pollMillis=15_000,
+         pauseMillis=1000, invisibleMillis=4000, waitSeconds=60)
+)  # fmt: skip
+def test_notifications_tell_of_messages_and_take_none(kind: str, seen: Seen) -> None:
+    vain, told = seen["vain"], seen["told"]
+    print(f"{kind}: in vain for {vain['millis']} ms, told after {[one['millis'] for one in told]} ms")
+    yes, no = {"hasMsg": True, "pollingFull": False}, {"hasMsg": False, "pollingFull": False}
+    assert {name: vain[name] for name in no} == no
+    assert vain["millis"] >= 1900, "stock ends it 50 ms before its time"
+    assert seen["before"] == no
+    assert [{name: one[name] for name in yes} for one in told] == [yes] * 5
+    assert all(one["millis"] < 15_000 for one in told), "each is woken by a message"
+    assert seen["still there"] == yes
+    assert sorted(seen["popped"]) == [f"late {number}" for number in range(5)]
+    assert seen["all popped"] == seen["none of a queue"] == no
+    assert seen["beyond the last queue"] == 29
+    assert seen["come again"] == yes
+
+
 @judged(case("popRefusals", "PopRefusals", waitSeconds=60))
 def test_pops_beyond_a_limit_are_refused(kind: str, seen: Seen) -> None:
     print(f"{kind}: {len(seen)} outcomes {seen}")

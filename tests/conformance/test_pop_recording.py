@@ -1,14 +1,13 @@
 """The recorded pops of a stock broker, played again: nothing may differ but times.
 
-Against RingMQ, `LATER_CODES` and `LATER_SCENES` name what it does not have yet, and `DIFFERS` what it does otherwise by
-design, with its own answer.
+Against RingMQ, `LATER_SCENES` names what it does not have yet, and `DIFFERS` what it does otherwise by design, with its
+own answer.
 """
 
 from collections.abc import Callable, Mapping
 
 import pytest
 
-from ringmq.remoting.codes import RequestCode
 from tests.conformance.pop_recording import BROKER, CLUSTER, Answer, Step, script
 from tests.conformance.pop_replay import Replay
 from tests.conformance.servers import SMALL_FILES, Server
@@ -18,11 +17,8 @@ SETTINGS = {
     **SMALL_FILES, "brokerName": BROKER, "brokerClusterName": CLUSTER, "enablePropertyFilter": True,
     "defaultTopicQueueNums": 4,
 }  # fmt: skip
-COMPARED_MIN = {"stock": 213, "ringmq": 174}
+COMPARED_MIN = {"stock": 213, "ringmq": 179}
 
-LATER_CODES: Mapping[int, str] = {
-    RequestCode.NOTIFICATION: "NOTIFICATION comes later",
-}
 LATER_SCENES: Mapping[str, str] = {
     "order": "orderly pops come later",
 }
@@ -36,8 +32,7 @@ DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
 
 
 def is_later(step: Step) -> bool:
-    asked = getattr(step, "request", None)
-    return step.scenario.startswith(tuple(LATER_SCENES)) or (asked is not None and asked.code in LATER_CODES)
+    return step.scenario.startswith(tuple(LATER_SCENES))
 
 
 def test_recorded_pops_are_answered_as_they_were(kind: str, started: Callable[..., Server]) -> None:

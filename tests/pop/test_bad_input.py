@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(180)
 HOUR_MS, MONTH_MS = 3_600_000, 30 * 24 * 3_600_000
 OPEN_MAX = 4096
 POP, ACK, CHANGE = RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-BATCH_ACK = RequestCode.BATCH_ACK_MESSAGE
+BATCH_ACK, NOTIFICATION = RequestCode.BATCH_ACK_MESSAGE, RequestCode.NOTIFICATION
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,19 @@ REFUSED_CHANGES: list[tuple[dict[str, object], int]] = [
     ({"invisibleTime": None}, 1), ({"invisibleTime": 2**63}, 1),
 ]  # fmt: skip
 
+NOTHING_THERE = {"hasMsg": "false", "pollingFull": "false"}
+REFUSED_NOTIFICATIONS: list[tuple[dict[str, object], int]] = [
+    ({"topic": "T_none"}, 17), ({"queueId": 1}, 29), ({"consumerGroup": "no group"}, 26), ({"order": "true"}, 1),
+    ({"queueId": 2**31}, 1), ({"queueId": "all"}, 1), ({"pollTime": 2**63}, 1), ({"bornTime": "now"}, 1),
+    ({"topic": "T" * 256}, 17), ({"consumerGroup": "G" * 256}, 26), ({"consumerGroup": None}, 1), ({"topic": None}, 1),
+    ({"queueId": None}, 1), ({"pollTime": None}, 1), ({"topic": "T" * 60_000}, 17),
+]  # fmt: skip
+UNUSUAL_NOTIFICATIONS: list[dict[str, object]] = [
+    {"bornTime": 1}, {"bornTime": -(2**63)}, {"bornTime": -(2**63), "pollTime": 2**63 - 1}, {"bornTime": None},
+    {"pollTime": -(2**63)}, {"queueId": -(2**31)}, {"order": "yes"}, {"attemptId": "x" * 60_000}, {"maxMsgNums": 99},
+]  # fmt: skip
+"""Stock answers them, too."""
+
 
 def changed(fields: dict[str, object], changes: dict[str, object]) -> dict[str, object]:
     """The fields with others. None: the field is missing."""
@@ -98,6 +111,28 @@ def test_refusals_have_stocks_codes_on_the_wire(broker: RunningBroker) -> None:
     assert (word(broker, Counter.MESSAGES), word(broker, Counter.ACKS)) == before
     assert client.ack(taken).code == 0
     assert word(broker, Counter.ACKS) == before[1] + 1
+
+
+def test_bad_notifications_are_refused_and_wait_for_nothing(broker: RunningBroker) -> None:
+    make_topic(broker.address, "T_note", 1)
+    client = PopClient(broker.address, "G_note", "T_note")
+    assert client.pop() == []
+    fields: dict[str, object] = {
+        "consumerGroup": "G_note", "topic": "T_note", "queueId": 0, "pollTime": 0, "bornTime": time.time_ns() // 10**6,
+    }  # fmt: skip
+    cases = [
+        *REFUSED_NOTIFICATIONS,
+        *((changes | {"pollTime": HOUR_MS}, code) for changes, code in REFUSED_NOTIFICATIONS if code in (17, 26, 29)),
+    ]
+    wrong = [
+        (changes, code, answer.code, answer.remark)
+        for changes, code in cases
+        if (answer := client.raw.ask(NOTIFICATION, changed(fields, changes))).code != code
+    ]
+    assert not wrong
+    for changes in UNUSUAL_NOTIFICATIONS:
+        answer = client.raw.ask(NOTIFICATION, changed(fields, changes))
+        assert (answer.code, answer.ext_fields) == (0, NOTHING_THERE), changes
 
 
 HUGE = (-(2**63), -1, 2**63 - 1)

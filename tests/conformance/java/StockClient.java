@@ -55,6 +55,7 @@ public final class StockClient {
         PopOrderScenarios.register();
         PopWaitScenarios.register();
         PopShiftScenarios.register();
+        PopNotificationScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
