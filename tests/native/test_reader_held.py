@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from reader_kit import Client, connected, request
-from test_asks import CODE, PLAN, ROLE
+from test_asks import ANSWERER, CODE, PLAN, ROLE
 from test_reader_records import frame_of
 from test_reader_unsent import Answerer, every_notice
 from waiting import wait_until
@@ -376,6 +376,35 @@ def test_a_poll_with_which_answerers_die_ends(kit: Holder) -> None:
         kit.say(ask, SEND, frame(2, "a message"), 0)
         assert other.answer().opaque == 2
         holds(kit, 0)
+
+
+def test_a_poll_that_answerers_leave_in_the_inbox_when_they_die_ends(kit: Holder) -> None:
+    """Loops in C serve a record where it lies: the one at the front may be the cause, those behind it are not."""
+    with connected(kit) as client, connected(kit) as other:
+        for asker in (client, other):
+            asker.send(request(CODE, {}, opaque=1))
+            kit.hold(kit.next())
+        kit.die()
+        kit.begin()
+        wait_until(kit.ask_waits, "a poll is asked again")
+        front, inbox = lib.rmq_inbox_take(kit.plane, ANSWERER), kit.row.inbox
+        assert front.type == lib.RMQ_INBOX_HELD
+        wait_until(lambda: inbox.head - inbox.tail >= 2 * front.length, "so is the other one")
+        deaths, askers = 0, [client, other]
+        while all(asker.is_quiet() for asker in askers):
+            kit.die()
+            kit.begin()
+            deaths += 1
+            assert deaths < 100
+        assert deaths >= 3
+        (ended,) = [asker for asker in askers if not asker.is_quiet()]
+        assert ended.answer().code == 1
+        ask, behind = (first_ask(kit.next())[0] for _ in range(2))
+        kit.hold(ask)
+        kit.say(behind, SEND, frame(1, "a message"), 0)
+        askers.remove(ended)
+        assert askers[0].answer().remark == "a message"
+        assert [said.reason for said in kit.notices(1)] == [STALE], "the ask is over"
 
 
 def test_half_an_answer_of_an_answerer_that_dies_is_given_back(kit: Holder) -> None:

@@ -45,6 +45,7 @@ struct rmq_ask {
     uint8_t redone;            /* runs of the frame after the first one */
     uint8_t rule;              /* RMQ_REDO_*, of the next run */
     uint8_t is_again;          /* asked again: it counts for no connection */
+    uint32_t begun;            /* asked again: start_generation of the answerer that has it, 0 = none serves */
 };
 _Static_assert(sizeof(struct rmq_ask) <= RMQ_PENDING_PAYLOAD_BYTES, "it is a payload");
 
@@ -156,9 +157,10 @@ void rmq_held_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32
 void rmq_held_watch(struct rmq_cold *cold, uint32_t answerer, uint32_t generation); /* the answerer has it, perhaps a new one */
 void rmq_held_ask_again(struct rmq_cold *cold); /* some of those that a new answerer has to be told of */
 int rmq_held_waits(const struct rmq_cold *cold); /* there are more */
-/* An ask of these gets no verdict. Its poll waits for the next answerer, until its deadline. If RMQ_HELD_DEATHS_MAX answerers have
- * died with it (`is_taken`), it may be the cause: its client gets an error. */
-void rmq_held_given_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken);
+/* An answerer has died with an ask of these in its hands. If RMQ_HELD_DEATHS_MAX have, the poll may be the cause: then its client
+ * gets an error, and the ask and the poll are over. Returns 1 if they are. The record may be in the inbox until it is void. */
+int rmq_held_died(struct rmq_cold *cold, struct rmq_pending *p);
+void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p); /* such an ask gets no verdict: it is made again */
 void rmq_held_expire(struct rmq_cold *cold); /* behind the verdicts of the round */
 void rmq_held_end(struct rmq_cold *cold, struct rmq_held_poll *poll);
 void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c); /* those of a closed connection */

@@ -28,7 +28,7 @@ struct rmq_held_poll {
     uint32_t queue_next, queue_previous; /* AGAIN; queue_next of the free list, too */
     uint32_t heap_at;
     uint8_t answerer, state, serialise;
-    uint8_t deaths;                  /* of answerers that had it in their hands when they were asked again */
+    uint8_t deaths;                  /* of answerers that were asked again, and may have died of it */
 };
 _Static_assert(sizeof(struct rmq_held_poll) <= 96, "a reader has one for each poll");
 

@@ -126,28 +126,23 @@ void rmq_held_watch(struct rmq_cold *cold, uint32_t answerer, uint32_t generatio
     RMQ_CRASH("reader-polls-emptied");
 }
 
+static int serves(const struct rmq_cold *cold, uint32_t answerer)
+{
+    const struct rmq_plane_header *header = cold->context->header;
+    return rmq_load(&header->roles[header->asks.answerer[answerer].role].state) == 2;
+}
+
 /* Polls that this answerer may be asked for at a time. None keeps those of another one waiting. One that does not serve needs
  * one ask to start, and the others would wait in its inbox, void when it comes to them. */
 static uint32_t again_most(const struct rmq_cold *cold, uint32_t answerer)
 {
-    const struct rmq_plane_header *header = cold->context->header;
-    if (rmq_load(&header->roles[header->asks.answerer[answerer].role].state) != 2)
+    if (!serves(cold, answerer))
         return 1;
     uint32_t holders = 0;
     for (uint32_t a = 0; a < cold->answerer_count; a++)
         holders += cold->held->slots[a] != NULL;
     uint32_t part = cold->pendings->capacity / AGAIN_PART / holders;
     return part < cold->asked_max[answerer] ? part : cold->asked_max[answerer];
-}
-
-/* The poll waits for its answerer, or for the next one. */
-static void lost(struct rmq_cold *cold, struct rmq_pending *p)
-{
-    struct rmq_ask *ask = rmq_ask_of(p);
-    rmq_held_again(cold->held, rmq_held_at(cold->held, ask->held));
-    cold->asked[ask->answerer]--;
-    free(ask->answer); /* chunks of a dead answerer */
-    rmq_pending_release(cold->pendings, p);
 }
 
 /* 0: no room there or here. */
@@ -165,6 +160,8 @@ static int ask_again(struct rmq_cold *cold, struct rmq_held_poll *poll)
     struct rmq_ask *ask = rmq_ask_of(p);
     *ask = (struct rmq_ask){.answerer = poll->answerer, .bytes = poll->ask_bytes, .frame_bytes = poll->frame_bytes,
                             .held = rmq_held_name(cold->held, poll), .is_again = 1};
+    if (serves(cold, poll->answerer))
+        ask->begun = rmq_load(&context->header->asks.answerer[poll->answerer].start_generation);
     p->frame_length = 0;
     cold->asked[poll->answerer]++;
     rmq_held_asked(cold->held, poll, rmq_pending_id(pendings, p));
@@ -175,27 +172,34 @@ static int ask_again(struct rmq_cold *cold, struct rmq_held_poll *poll)
     record.pending = poll->pending;
     uint32_t bytes = (uint32_t)sizeof(struct rmq_asked_again) + poll->ask_bytes;
     if (rmq_inbox_put(context->plane, poll->answerer, &record, poll->bytes, bytes, &ask->position) < 0) {
-        lost(cold, p);
+        rmq_held_lost(cold, p);
         return 0;
     }
     p->received_ns = (int64_t)record.received_mono_ns;
     return 1;
 }
 
-void rmq_held_given_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken)
+int rmq_held_died(struct rmq_cold *cold, struct rmq_pending *p)
 {
     const struct rmq_ask *ask = rmq_ask_of(p);
     struct rmq_held_poll *poll = rmq_held_at(cold->held, ask->held);
-    poll->deaths += is_taken != 0;
-    if (poll->deaths < RMQ_HELD_DEATHS_MAX) {
-        lost(cold, p);
-        return;
-    }
+    if (++poll->deaths < RMQ_HELD_DEATHS_MAX)
+        return 0;
     struct rmq_connection *c = rmq_connection_get(cold->connections, poll->connection, poll->connection_generation);
     const struct rmq_frame_header h = {.code = poll->code, .opaque = poll->opaque, .serialise = poll->serialise};
     if (c)
         rmq_cold_error(cold, c, &h, ask->answerer, DEADLY);
     rmq_ask_release(cold, p); /* and the poll */
+    return 1;
+}
+
+void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p)
+{
+    struct rmq_ask *ask = rmq_ask_of(p);
+    rmq_held_again(cold->held, rmq_held_at(cold->held, ask->held));
+    cold->asked[ask->answerer]--;
+    free(ask->answer); /* chunks of a dead answerer */
+    rmq_pending_release(cold->pendings, p);
 }
 
 void rmq_held_ask_again(struct rmq_cold *cold)

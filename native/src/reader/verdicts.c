@@ -190,7 +190,8 @@ static void give_up(struct rmq_cold *cold, struct rmq_pending *p, int is_taken)
 {
     struct rmq_connection *c = rmq_pending_connection(cold->pendings, p);
     if (rmq_ask_of(p)->held) {
-        rmq_held_given_up(cold, p, is_taken);
+        if (!is_taken || !rmq_held_died(cold, p))
+            rmq_held_lost(cold, p);
         return;
     }
     if (c)
@@ -221,6 +222,12 @@ static void watch_control(struct rmq_cold *cold)
     }
 }
 
+/* A held poll whose record is the first one of an answerer that began as `begun`, and was there for its predecessor, too. */
+static int may_be_cause(const struct rmq_ask *ask, uint64_t start_position, uint32_t begun)
+{
+    return ask->held && ask->begun && ask->begun != begun && ask->position == start_position;
+}
+
 /* Any other answerer, while it has asks of this reader: which of them get no answer any more. */
 static void watch_other(struct rmq_cold *cold, uint32_t answerer, int is_due)
 {
@@ -233,13 +240,25 @@ static void watch_other(struct rmq_cold *cold, uint32_t answerer, int is_due)
     drain(cold, answerer); /* answers of a dead process count */
     rmq_held_watch(cold, answerer, begun);
     int64_t now_ns = rmq_mono_ns();
+    uint64_t start_position = rmq_load(&a->start_position);
+    struct rmq_pending *first = NULL;
+    int has_taken = 0; /* the predecessor died with others in its hands */
     for (uint32_t i = 0; i < cold->pendings->used; i++) {
         struct rmq_pending *p = &cold->pendings->table[i];
         const struct rmq_ask *ask = rmq_ask_of(p);
-        if (p->kind == RMQ_PENDING_COLD && ask->answerer == answerer &&
-            rmq_ask_is_lost(cold->context->plane, answerer, ask->position, p->received_ns, now_ns))
-            give_up(cold, p, ask->position < rmq_load(&a->start_position));
+        if (p->kind != RMQ_PENDING_COLD || ask->answerer != answerer)
+            continue;
+        if (rmq_ask_is_lost(cold->context->plane, answerer, ask->position, p->received_ns, now_ns)) {
+            has_taken |= ask->position < start_position;
+            give_up(cold, p, ask->position < start_position);
+        } else if (may_be_cause(ask, start_position, begun)) {
+            first = p;
+        }
     }
+    if (first)
+        rmq_ask_of(first)->begun = begun;
+    if (first && !has_taken)
+        rmq_held_died(cold, first);
 }
 
 void rmq_answerers_watch(struct rmq_cold *cold)
