@@ -20,6 +20,7 @@ CASES = (
     ROOT / "tests" / "ha" / "receiver_crash_cases.py",
     ROOT / "tests" / "services" / "republish_crash_cases.py",
     ROOT / "tests" / "pop" / "window_crash_cases.py",
+    ROOT / "tests" / "pop" / "poll_crash_cases.py",
 )
 BUILD = ROOT / "build" / "crash"
 
