@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.ipc.guests import Guest
+from ringmq.ipc.guests import Command, Guest
 
 GUEST = Guest(
     "pop",
@@ -12,6 +12,7 @@ GUEST = Guest(
     control_answers="ringmq.pop.on_slave:answers",
     memory_bytes="ringmq.pop.arena:memory_bytes",
     store_entries=("pop",),
+    commands=(Command("inflight", "ringmq.pop.cli.inflight:inflight", group="group"),),
     damage="ringmq.pop.pop_damage:find_pop_damage",
     inspect="ringmq.pop.window_table:windows_of",
     on_log_cut="ringmq.pop.log_cut:forget_behind",

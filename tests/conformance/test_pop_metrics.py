@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringmq.loadtest.stock import free_port
-from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_POP, ConsumerData, HeartbeatData
-from ringmq.remoting.subscription import build_subscription
 from tests.broker.exporter_kit import families, samples
 from tests.conformance import servers
 from tests.pop.pop_client import PopClient, Taken
@@ -50,17 +47,6 @@ class Seen:
         with urllib.request.urlopen(self._url, timeout=30) as answer:
             found: str = answer.read().decode()
         return found
-
-    def join(self) -> None:
-        """The consumer is a member that pops."""
-        member = ConsumerData(
-            GROUP, CONSUME_POP, CLUSTERING, subscriptions=[build_subscription(TOPIC, "*", sub_version=1)]
-        )
-        client = self.consumer.raw
-        client.send_request(RequestCode.HEART_BEAT, {}, HeartbeatData("popper", consumers=[member]).encode())
-        while (frame := client.receive()) is not None and not frame.is_response:
-            pass  # notices of the group's change
-        assert frame is not None and frame.code == 0
 
     def numbers(self) -> dict[str, dict[str, float]]:
         """Those of NUMBERS. Other series of a name have no is_retry."""
@@ -123,7 +109,7 @@ def test_a_group_that_pops_has_the_series_of_stock(tmp_path: Path) -> None:
     found = {}
     for kind in ("ringmq", "stock"):
         with seen(kind, tmp_path / kind) as one:
-            one.join()
+            one.consumer.join("popper")
             one.play()
             found[kind] = shapes(one.text())
     assert found["ringmq"] == found["stock"]

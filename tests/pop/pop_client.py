@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_POP, ConsumerData, HeartbeatData
 from ringmq.remoting.message import MessageExt, decode_messages
+from ringmq.remoting.subscription import build_subscription
 from tests.raw_client import RawClient
 from tests.services.late_start import ask_started
 
@@ -55,6 +57,15 @@ class PopClient:
 
     def close(self) -> None:
         self.raw.socket.close()
+
+    def join(self, client_id: str) -> None:
+        """Become a member of the group, by a heartbeat."""
+        subscription = build_subscription(self.topic, "*", sub_version=1)
+        member = ConsumerData(self.group, CONSUME_POP, CLUSTERING, subscriptions=[subscription])
+        self.raw.send_request(RequestCode.HEART_BEAT, {}, HeartbeatData(client_id, consumers=[member]).encode())
+        while (frame := self.raw.receive()) is not None and not frame.is_response:
+            pass  # notices of the group's change
+        assert frame is not None and frame.code == 0, frame
 
     def ask_pop(
         self, count: int = 32, invisible_ms: int = 60_000, queue_id: int = -1, **more: object

@@ -1,0 +1,1 @@
+"""Commands of POP, as an operator sees it."""
