@@ -39,6 +39,14 @@ class Samples:
             sums[tuple(labels.get(key, "") for key in keys)] += value
         return sums
 
+    def highest(self, name: str, *keys: str) -> dict[tuple[str, ...], float]:
+        """Return the highest values by the values of some labels."""
+        found: dict[tuple[str, ...], float] = {}
+        for labels, value in self.rows(name):
+            key = tuple(labels.get(label, "") for label in keys)
+            found[key] = max(value, found.get(key, value))
+        return found
+
 
 def parse(text: str, at: float) -> Samples:
     """Return the samples in the text. Raises ValueError for a line that is no sample."""

@@ -76,6 +76,20 @@ class SlaveRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PopRow:
+    """Messages that consumers take one by one, of all groups."""
+
+    given_per_second: float
+    acked_per_second: float
+    again_per_second: float
+    open: int
+    oldest_seconds: float
+    due: int
+    polls: int
+    entries_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """All values on the screen."""
 
@@ -99,6 +113,8 @@ class View:
     stages: tuple[StageRow, ...]
     workers: tuple[WorkerRow, ...]
     slaves: tuple[SlaveRow, ...]
+    pops: tuple[PopRow, ...]
+    """One row if a group has popped since the start."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the view as JSON for programs."""
@@ -135,6 +151,7 @@ def view_of(before: Samples, now: Samples) -> View:
         stages=_stages(before, now, seconds),
         workers=_workers(before, now, seconds),
         slaves=_slaves(now),
+        pops=_pops(before, now, seconds),
     )
 
 
@@ -155,10 +172,8 @@ def _topics(before: Samples, now: Samples, seconds: float) -> tuple[TopicRow, ..
 
 def _groups(before: Samples, now: Samples, seconds: float) -> tuple[GroupRow, ...]:
     keys = ("consumer_group", "topic")
-    lag, in_flight, age = (
-        now.by(f"rocketmq_consumer_{what}", *keys)
-        for what in ("lag_messages", "inflight_messages", "lag_latency_milliseconds")
-    )
+    lag, in_flight = (now.by(f"rocketmq_consumer_{what}", *keys) for what in ("lag_messages", "inflight_messages"))
+    age = now.highest("rocketmq_consumer_lag_latency_milliseconds", *keys)
     out, old = (one.by("rocketmq_messages_out_total", *keys) for one in (now, before))
     rows = [
         GroupRow(
@@ -211,6 +226,26 @@ def _slaves(now: Samples) -> tuple[SlaveRow, ...]:
     return tuple(SlaveRow(key[0], bool(yes), int(lag[key]), seconds[key], rate[key]) for key, yes in in_sync.items())
 
 
+def _pops(before: Samples, now: Samples, seconds: float) -> tuple[PopRow, ...]:
+    if not now.total("ringmq_pop_windows"):
+        return ()
+
+    def rate(name: str, **labels: str) -> float:
+        return max(0.0, now.total(name, **labels) - before.total(name, **labels)) / seconds
+
+    row = PopRow(
+        given_per_second=rate("ringmq_pop_messages_total"),
+        acked_per_second=rate("ringmq_pop_acks_total", result="done"),
+        again_per_second=rate("ringmq_pop_revived_total", result="copied"),
+        open=int(now.total("ringmq_pop_open_messages")),
+        oldest_seconds=now.total("ringmq_pop_oldest_open_seconds"),
+        due=int(now.total("rocketmq_pop_revive_lag_milliseconds")),
+        polls=int(now.total("ringmq_pop_polls")),
+        entries_ratio=now.total("ringmq_pop_entries") / (now.total("ringmq_pop_entries_max") or 1.0),
+    )
+    return (row,)
+
+
 # ---- the screen ----
 
 
@@ -219,6 +254,7 @@ def screen(view: View, keys: str = "") -> Group:
     parts: list[Any] = [_head(view).append(f"\n{keys}", "dim") if keys else _head(view)]
     parts.append(table("Topics", view.topics, _TOPIC_COLUMNS))
     parts.append(table("Groups", view.groups, _GROUP_COLUMNS))
+    parts.append(table("POP", view.pops, _POP_COLUMNS))
     parts.append(table("Stages since received", view.stages, _STAGE_COLUMNS))
     parts.append(table("Workers", view.workers, _WORKER_COLUMNS))
     parts.append(table("Slaves", view.slaves, _SLAVE_COLUMNS))
@@ -241,10 +277,17 @@ _HELP = {
     },
     "Topics": {"in/s": "messages stored per second", "messages": "stored since the topic was made"},
     "Groups": {
-        "out/s": "messages pulled per second",
+        "out/s": "messages that the group got per second",
         "lag": "messages behind the committed offset",
-        "in flight": "messages pulled and not yet committed",
+        "in flight": "messages that the group has got and not consumed; of groups that pop, open ones",
         "oldest": "age of the oldest message that is not committed",
+    },
+    "POP": {
+        "again/s": "messages per second whose time was over, and that came again",
+        "open": "messages that consumers hold; ringmq group inflight shows those of a group",
+        "due": "open messages whose time is over, and that have no copy yet",
+        "waiting": "pops that wait for a message",
+        "entries": "used part of the memory for open messages (ringmqPopOpenMax)",
     },
     "Stages": {
         "stage": "a send from its receipt to here: queued, appended, flushed, replicated, answered",
@@ -321,6 +364,16 @@ _GROUP_COLUMNS = (
     ("lag", lambda row: short(row.lag)),
     ("in flight", lambda row: short(row.in_flight)),
     ("oldest", lambda row: duration(row.age_ms)),
+)
+_POP_COLUMNS = (
+    ("given/s", lambda row: short(row.given_per_second)),
+    ("acked/s", lambda row: short(row.acked_per_second)),
+    ("again/s", lambda row: short(row.again_per_second)),
+    ("open", lambda row: short(row.open)),
+    ("oldest", lambda row: duration(row.oldest_seconds * 1000)),
+    ("due", lambda row: short(row.due)),
+    ("waiting", lambda row: short(row.polls)),
+    ("entries", lambda row: f"{row.entries_ratio:.0%}"),
 )
 _STAGE_COLUMNS = (
     ("stage", lambda row: name_cell(row.stage)),

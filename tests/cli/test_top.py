@@ -23,7 +23,7 @@ from rich.console import Console
 
 from ringmq.cli.main import main
 from ringmq.cli.metrics_text import parse, quantile
-from ringmq.cli.top_view import duration, screen, short, size, view_of
+from ringmq.cli.top_view import PopRow, duration, screen, short, size, view_of
 from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import RunningBroker
 from tests.commands import RINGMQ, run_ringmq
@@ -65,6 +65,43 @@ def test_rates_are_those_between_two_looks() -> None:
     assert view.workers[0].cpu_percent == 50 and not view.workers[0].up
     (stage,) = view.stages
     assert (stage.per_second, stage.mean_ms, stage.p50_ms, stage.p99_ms) == (50, 5.0, 1.0, float("inf"))
+
+
+POP_BEFORE = """
+ringmq_pop_messages_total 100
+ringmq_pop_acks_total{result="done"} 50
+ringmq_pop_acks_total{result="late"} 7
+ringmq_pop_revived_total{result="copied"} 1
+"""
+POP_NOW = """
+ringmq_ready{node_id="b",cluster="c"} 1
+ringmq_pop_windows 4
+ringmq_pop_messages_total 300
+ringmq_pop_acks_total{result="done"} 150
+ringmq_pop_acks_total{result="late"} 9
+ringmq_pop_revived_total{result="copied"} 5
+ringmq_pop_open_messages 12345
+ringmq_pop_oldest_open_seconds 7.25
+rocketmq_pop_revive_lag_milliseconds{queue_id="0"} 3
+ringmq_pop_polls 17
+ringmq_pop_entries 25
+ringmq_pop_entries_max 100
+rocketmq_consumer_lag_messages{consumer_group="g",topic="t",is_retry="false"} 7
+rocketmq_consumer_lag_messages{consumer_group="g",topic="t",is_retry="true"} 2
+rocketmq_consumer_lag_latency_milliseconds{consumer_group="g",topic="t",is_retry="false"} 900
+rocketmq_consumer_lag_latency_milliseconds{consumer_group="g",topic="t",is_retry="true"} 500
+"""
+
+
+def test_pops_have_a_row_once_a_group_pops() -> None:
+    view = view_of(parse(POP_BEFORE, 10.0), parse(POP_NOW, 12.0))
+    assert view.pops == (PopRow(100.0, 50.0, 2.0, 12_345, 7.25, 3, 17, 0.25),)
+    assert [(row.lag, row.age_ms) for row in view.groups] == [(9, 900)], "both series of the group"
+    assert view_of(parse(BEFORE, 10.0), parse(NOW, 12.0)).pops == ()
+    console = Console(width=100, record=True, file=Path(os.devnull).open("w"))  # noqa: SIM115
+    console.print(screen(view))
+    (line,) = [line.split() for line in console.export_text(styles=False).splitlines() if "12.3k" in line]
+    assert line == ["100", "50", "2", "12.3k", "7.2", "s", "3", "17", "25%"]
 
 
 def test_counters_that_fell_back_are_no_negative_rates() -> None:
