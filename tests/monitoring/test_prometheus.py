@@ -1,5 +1,6 @@
 """Debian's Prometheus scrapes a master with its slave; the alert rules and every query of the dashboard against it."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from ringmq.loadtest.growth import grafana_panels
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_port
 from tests.broker.transaction_kit import COMMIT, Transaction
+from tests.pop.pop_client import PopClient
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -46,8 +48,8 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-def traffic(client: RawClient, stop: threading.Event) -> None:
-    """Sends, pulls, transactions, and one group that does not keep up and gives a message up again and again."""
+def traffic(client: RawClient, popper: PopClient, stop: threading.Event) -> None:
+    """Sends, pulls, pops, transactions, and one group that does not keep up and gives a message up again and again."""
     offset = 0
     while not stop.is_set():
         for _ in range(5):
@@ -59,6 +61,8 @@ def traffic(client: RawClient, stop: threading.Event) -> None:
         commit = {"consumerGroup": "watched", "topic": "Hello", "queueId": "0", "commitOffset": str(offset // 2)}
         client.ask(15, commit)
         client.ask(36, {"offset": 0, "group": "watched", "delayLevel": -1})  # the first message is a dead letter
+        for one in popper.pop(5)[:4]:
+            popper.ack(one)
         time.sleep(0.05)  # span: the pace of the load
 
 
@@ -83,11 +87,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (home / "prometheus.yml").write_text(config)
         promtool("check", "config", str(home / "prometheus.yml"))
         stop, url = threading.Event(), f"http://127.0.0.1:{free_port()}"
-        with RawClient(master.address) as client, (home / "log").open("wb") as log:
+        popper = PopClient(master.address, "poppers", "Hello", "watched")
+        with RawClient(master.address) as client, (home / "log").open("wb") as log, contextlib.closing(popper):
             command = [program, f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}/data"]
             command += [f"--web.listen-address={url.removeprefix('http://')}", "--log.level=warn"]
             process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"})
-            sender = threading.Thread(target=traffic, args=(client, stop))
+            sender = threading.Thread(target=traffic, args=(client, popper, stop))
             sender.start()
             try:
                 wait_until(lambda: answers(url), "Prometheus serves")
