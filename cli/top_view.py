@@ -366,6 +366,7 @@ _GROUP_COLUMNS = (
     ("oldest", lambda row: duration(row.age_ms)),
 )
 _POP_COLUMNS = (
+    ("group", lambda row: "all"),
     ("given/s", lambda row: short(row.given_per_second)),
     ("acked/s", lambda row: short(row.acked_per_second)),
     ("again/s", lambda row: short(row.again_per_second)),

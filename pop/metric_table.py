@@ -6,7 +6,10 @@ from ringmq.broker.exporter.metric import COUNTER, GAUGE, HISTOGRAM, Metric
 
 METRICS = (
     Metric("rocketmq_pop_checkpoint_buffer_size", GAUGE, "Entries of open and revived messages, one for each pop"),
-    Metric("rocketmq_pop_revive_lag_milliseconds", GAUGE, "Open messages whose time is over", ("queue_id",)),
+    Metric(
+        "rocketmq_pop_revive_lag_milliseconds", GAUGE, "Messages whose time is over, and that have no copy",
+        ("queue_id",),
+    ),
     Metric(
         "rocketmq_pop_revive_latency_milliseconds", GAUGE, "Time since the oldest of them should have come again",
         ("queue_id",),

@@ -33,11 +33,12 @@ class View(Struct):
     clients: dict[int, Share] = field(default_factory=dict)
 
 
-def look(entries: Iterable[tuple[int, Any]], wanted: Sequence[int], now_ms: int, oldest_max: int) -> View:
-    """Look at (place, struct rmq_pop_entry) of the memory. `wanted`: places."""
+def look(entries: Iterable[tuple[int, Any, int]], wanted: Sequence[int], now_ms: int, oldest_max: int) -> View:
+    """Look at (place, struct rmq_pop_entry, bits of messages with a copy in the log) of the memory. `wanted`:
+    places."""
     view = View()
-    for place, entry in entries:
-        bits = int(entry.present) & ~int(entry.acked) & ~int(entry.copied)
+    for place, entry, stored in entries:
+        bits = int(entry.present) & ~int(entry.acked) & ~int(entry.copied) & ~stored
         if not entry.state or not bits or place not in wanted:
             continue
         count, pop_ms = bits.bit_count(), int(entry.pop_time_ms)

@@ -64,7 +64,7 @@ class PopInflight:
     """The answer to 270007. Each list has the first rows, `queues` and `clients` those with the most messages."""
 
     messages: int
-    """Messages that consumers have, or whose time is over and whose copies are on their way."""
+    """Messages that consumers have, or whose time is over and that have no copy yet."""
     due: int
     """Of them: those whose time is over."""
     returned: int

@@ -58,9 +58,11 @@ class RawClient:
     def ask(
         self, code: int, fields: Mapping[str, object], body: bytes = b"", kind: SerializeType = SerializeType.JSON
     ) -> RemotingCommand:
-        """Send a request and return its answer. Raises AssertionError if the server closes instead."""
+        """Send a request and return its answer. Notices of the server before it are passed over. Raises AssertionError
+        if the server closes instead."""
         opaque = self.send_request(code, fields, body, kind)
-        answer = self.receive()
+        while (answer := self.receive()) is not CLOSED and not answer.is_response:
+            pass
         assert answer is not CLOSED, f"closed instead of an answer to code {code}"
         assert answer.opaque == opaque
         return answer

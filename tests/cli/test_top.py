@@ -101,7 +101,7 @@ def test_pops_have_a_row_once_a_group_pops() -> None:
     console = Console(width=100, record=True, file=Path(os.devnull).open("w"))  # noqa: SIM115
     console.print(screen(view))
     (line,) = [line.split() for line in console.export_text(styles=False).splitlines() if "12.3k" in line]
-    assert line == ["100", "50", "2", "12.3k", "7.2", "s", "3", "17", "25%"]
+    assert line == ["all", "100", "50", "2", "12.3k", "7.2", "s", "3", "17", "25%"]
 
 
 def test_counters_that_fell_back_are_no_negative_rates() -> None:

@@ -62,10 +62,8 @@ class PopClient:
         """Become a member of the group, by a heartbeat."""
         subscription = build_subscription(self.topic, "*", sub_version=1)
         member = ConsumerData(self.group, CONSUME_POP, CLUSTERING, subscriptions=[subscription])
-        self.raw.send_request(RequestCode.HEART_BEAT, {}, HeartbeatData(client_id, consumers=[member]).encode())
-        while (frame := self.raw.receive()) is not None and not frame.is_response:
-            pass  # notices of the group's change
-        assert frame is not None and frame.code == 0, frame
+        answer = self.raw.ask(RequestCode.HEART_BEAT, {}, HeartbeatData(client_id, consumers=[member]).encode())
+        assert answer.code == 0, answer.remark
 
     def ask_pop(
         self, count: int = 32, invisible_ms: int = 60_000, queue_id: int = -1, **more: object

@@ -53,10 +53,10 @@ def test_both_see_the_same(seed: int) -> None:
     play = Play(seed)
     for _ in range(120):
         play.go()
-    random, memory = play.random, play.pair.native.memory
+    random, memory, records = play.random, play.pair.twin.memory, play.pair.twin.records
     places = {int(memory.window(place).id): place for place in range(memory.windows_max) if memory.window(place).id}
     entries = [
-        (places[entry.window], entry)
+        (places[entry.window], entry, records[number].stored if number in records else 0)
         for number in range(memory.entries_max)
         if (entry := memory.entry(number)).state and entry.window in places
     ]

@@ -88,15 +88,24 @@ static void look_at(struct rmq_pop_view *v, const struct rmq_pop_entry *e, uint6
     add_to_row(v->clients, e->client, messages, open.pop_time_ms, &v->client_count, &v->client_rest);
 }
 
+/* Messages without a copy in the log: a stored one may be popped before it is flushed. */
+static uint64_t open_bits(const struct rmq_pop_windows *w, uint32_t entry)
+{
+    const struct rmq_pop_entry *e = &w->entries[entry];
+    if (!rmq_pop_is_there(w->pages, e) || !e->state)
+        return 0;
+    const struct rmq_pop_record *record = rmq_pop_record_of(w, entry);
+    return rmq_pop_open_bits(e) & ~(record ? record->stored : 0);
+}
+
 int rmq_pop_view_step(struct rmq_pop_view *v, uint32_t room)
 {
     const struct rmq_pop_windows *w = v->windows;
     uint32_t end = w->entries_end - v->next > room ? v->next + room : w->entries_end;
     for (; v->next < end; v->next++) {
-        const struct rmq_pop_entry *e = &w->entries[v->next];
-        uint64_t bits = rmq_pop_is_there(w->pages, e) && e->state ? rmq_pop_open_bits(e) : 0;
+        uint64_t bits = open_bits(w, v->next);
         if (bits)
-            look_at(v, e, bits);
+            look_at(v, &w->entries[v->next], bits);
     }
     return v->next < w->entries_end;
 }

@@ -46,7 +46,7 @@ struct rmq_pop_view {
     /* results */
     uint32_t queue_count, client_count, oldest_count;
     uint64_t entries;            /* of these messages */
-    uint64_t messages;           /* that consumers have, or that are due */
+    uint64_t messages;           /* that consumers have, or that are due and have no copy in the log */
     uint64_t returned;           /* that no consumer has received: the next pop begins with them */
     uint64_t due;
     uint64_t queue_rest, client_rest; /* messages of queues and clients that found no row */
