@@ -12,7 +12,7 @@ from ringmq.services.kit.clocks import wall_ms
 
 INTERVAL_MS = 1000
 STEP_ENTRIES = 16_384
-"""Entries of a turn, some 0.1 ms."""
+"""Entries of a turn, some 0.2 ms."""
 STEP_MS = 10
 """Time between two steps: the entries of a full memory, 4 Mi, take 3 s."""
 _NEVER = (1 << 63) - 1

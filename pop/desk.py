@@ -102,7 +102,7 @@ class Desk(Part):
             plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_of,
             lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
         )  # fmt: skip
-        opened = PopOpenMessages(plane, windows, self.windows, self.native.address_of)
+        opened = PopOpenMessages(plane, windows, self.windows, outbox, self.native.address_of)
         self._answering = Answering(
             plane, role, inbox, [self._requests, self._looks, opened], control, outbox, config, log_view, log_line,
             replies=replies, plain=self._requests, waiting=self._requests,

@@ -1,15 +1,15 @@
 """The open messages of a group, for operators (270007): sums, the oldest pops, shares of queues and of connections.
 
-C looks at the entries in steps (`native/src/pop/pop_view.h`), between which other requests are served.
+C looks at the entries in steps (`native/src/pop/pop_view.h`), one a turn: other requests wait for one step at most.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.broker.requests.request import Answer, Request, Slices
-from ringmq.broker.requests.turns import Steps
+from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.look_frames import checked_name
@@ -23,9 +23,21 @@ from ringmq.services.kit.clocks import wall_ms
 ROWS = 10
 """Rows of a list without a number in the request."""
 STEP_ENTRIES = 16_384
-"""Entries of a step, at most 1 ms."""
+"""Entries of a step, some 0.2 ms."""
+LOOKS_MAX = 8
+"""Requests that wait for their looks, one after another."""
 _ENDED = ("", -1)
 """Topic and queue of a window that has ended meanwhile."""
+
+
+class _Look:
+    """A look for one request."""
+
+    def __init__(self, request: Request, view: Any, rows: int) -> None:
+        self.request, self.view, self.rows = request, view, rows
+        self.queues, self.clients = _shares(), _shares()
+        view.queues, view.clients, view.oldest_max = self.queues, self.clients, rows
+        lib.rmq_pop_view_begin(view)
 
 
 class PopOpenMessages:
@@ -35,16 +47,18 @@ class PopOpenMessages:
     codes = frozenset({int(RequestCode.POP_INFLIGHT)})
     has_news = False
     is_polling = False
-    is_idle = True
 
     def __init__(
-        self, plane: Plane, windows: Any, window_names: WindowNames, address_of: Callable[[int], str | None]
-    ) -> None:
-        self._plane, self._windows, self._names, self._address_of = plane, windows, window_names, address_of
+        self, plane: Plane, windows: Any, window_names: WindowNames, outbox: Outbox,
+        address_of: Callable[[int], str | None],
+    ) -> None:  # fmt: skip
+        self._plane, self._windows, self._names = plane, windows, window_names
+        self._outbox, self._address_of = outbox, address_of
+        self._looks: deque[_Look] = deque()
 
     # ---- HostedService ----
 
-    def on_request(self, request: Request) -> Answer | Slices:
+    def on_request(self, request: Request) -> Answer:
         """See HostedService. Raises RequestError."""
         header = PopInflightRequestHeader.decode(request.command.ext_fields)
         rows = ROWS if header.max_rows is None else header.max_rows
@@ -57,17 +71,35 @@ class PopOpenMessages:
         if group_id is None or not self._plane.group(group_id).config & lib.RMQ_GROUP_LIVE:
             remark = f"the group {group} does not exist"
             raise RequestError(remark, field="consumerGroup", code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-        return Slices(self._look(request, group_id, topics, rows), is_large=True, is_reading=True)
+        if len(self._looks) >= LOOKS_MAX:
+            remark = f"{LOOKS_MAX} looks at open messages are under way, try again"
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
+        self._looks.append(_Look(request, self._view(group_id, topics), rows))
+        return Wait()
+
+    @property
+    def is_idle(self) -> bool:
+        """See HostedService."""
+        return not self._looks
 
     def turn(self, now_ms: int) -> bool:
-        """See HostedService."""
-        return False
+        """See HostedService. A step of the first look."""
+        if not self._looks:
+            return False
+        if not lib.rmq_pop_view_step(self._looks[0].view, STEP_ENTRIES):
+            look = self._looks.popleft()
+            self._outbox.reply(look.request, look.request.reply(body=self._result(look).encode()))
+        return True
 
     def save_if_due(self, now_ms: int) -> None:
         """See HostedService. There is nothing to save."""
 
     def close(self) -> None:
         """See HostedService."""
+        remark = "service not available now: the broker is shutting down, try again"
+        while self._looks:
+            request = self._looks.popleft().request
+            self._outbox.reply(request, request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
 
     # ---- one look ----
 
@@ -81,20 +113,16 @@ class PopOpenMessages:
             raise RequestError(remark, field="topic", code=ResponseCode.TOPIC_NOT_EXIST)
         return [topic_id for topic_id in found if topic_id is not None]
 
-    def _look(self, request: Request, group_id: int, topics: list[int], rows: int) -> Steps[Answer]:
-        view, shares = ffi.new("struct rmq_pop_view *"), [_shares(), _shares()]
+    def _view(self, group_id: int, topics: list[int]) -> Any:
+        view = ffi.new("struct rmq_pop_view *")
         view.windows, view.index, view.plane = self._windows, self._names.index, self._plane.struct
-        view.now_ms, view.group_id, view.oldest_max = wall_ms(), group_id, rows
+        view.now_ms, view.group_id = wall_ms(), group_id
         view.topic_count, view.topics = len(topics), topics
-        view.queues, view.clients = shares
-        lib.rmq_pop_view_begin(view)
-        while lib.rmq_pop_view_step(view, STEP_ENTRIES):
-            yield
-        return request.reply(body=self._result(view, shares, rows).encode())
+        return view
 
-    def _result(self, view: Any, shares: list[Any], rows: int) -> PopInflight:
-        now_ms = int(view.now_ms)
-        queues, clients = (_top(each, rows) for each in shares)
+    def _result(self, look: _Look) -> PopInflight:
+        view, now_ms = look.view, int(look.view.now_ms)
+        queues, clients = _top(look.queues, look.rows), _top(look.clients, look.rows)
         return PopInflight(
             messages=int(view.messages), due=int(view.due), returned=int(view.returned), pops=int(view.entries),
             queue_count=int(view.queue_count), client_count=int(view.client_count),

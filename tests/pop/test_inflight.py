@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from desk_stage import CHANGE, INFLIGHT, Stage, receipts
 
-from ringmq.native import lib
 from ringmq.pop import inflight
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.pop_bodies import ROWS_MAX, PopInflight
@@ -108,26 +107,6 @@ def test_a_new_process_names_clients_by_number_until_they_pop(stage: Stage) -> N
     assert [row.client for row in stage.inflight().clients] == [before.client]
 
 
-def test_other_requests_are_served_between_steps(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of one entry: a pop that comes behind the look is answered before it."""
-    for _ in range(10):
-        stage.pop(queueId=1, maxMsgNums=1)
-    steps = []
-    step = lib.rmq_pop_view_step
-
-    class Counted:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(lib, name)
-
-        def rmq_pop_view_step(self, view: Any, room: int) -> int:
-            steps.append(room)
-            return int(step(view, 3))
-
-    monkeypatch.setattr(inflight, "lib", Counted())
-    assert stage.inflight().messages == 10
-    assert len(steps) == 4, "of 10 entries"
-
-
 @pytest.mark.parametrize(
     ("fields", "code", "named"),
     [
@@ -150,6 +129,29 @@ def test_a_group_is_named(stage: Stage) -> None:
     answer = stage.ask(INFLIGHT, {})
     assert answer.code != 0
     assert "consumerGroup" in (answer.command.remark or "")
+
+
+def test_looks_wait_for_one_another_up_to_a_bound(stage: Stage) -> None:
+    stage.pop(queueId=1, maxMsgNums=1)
+    asked = [stage.put(INFLIGHT, {"consumerGroup": "G"}) for _ in range(inflight.LOOKS_MAX + 1)]
+    stage.turn()
+    answers = [stage.verdict() for _ in asked]
+    codes = {answer.verdict.pending: answer.code for answer in answers if answer is not None}
+    assert codes == dict.fromkeys(asked[:-1], 0) | {asked[-1]: ResponseCode.SYSTEM_BUSY}
+
+
+def test_acknowledgements_come_between_the_steps_of_a_look(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflight, "STEP_ENTRIES", 1)
+    (receipt, *_) = [receipts(stage.pop(queueId=1, maxMsgNums=1))[0] for _ in range(5)]
+    look = stage.put(INFLIGHT, {"consumerGroup": "G"})
+    stage.desk.turn(stage.now_ms)
+    assert stage.verdict() is None
+    assert stage.ack(receipt).code == 0, "the look is under way"
+    answer = stage.verdict()
+    while answer is None:
+        stage.turn()
+        answer = stage.verdict()
+    assert answer.verdict.pending == look
 
 
 def test_a_deleted_group_does_not_exist(stage: Stage) -> None:
