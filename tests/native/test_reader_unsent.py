@@ -259,6 +259,23 @@ def test_notices_without_end_stop_the_ring(kit: Answerer) -> None:
     assert [said.serial for said in found] == list(range(sent - len(found), sent))
 
 
+def test_a_reader_that_stops_tells_of_no_answer_that_may_have_left(tmp_path: Path) -> None:
+    """The kernel has sent it, and the reader has not yet taken the completion."""
+    kit = Answerer(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)
+    kit.begin()
+    reader = lib.rmq_reader_open(kit.plane, 0, *(one.fileno() for one in kit.listeners), ffi.new("int *"))
+    with connected(kit) as client:
+        client.send(request(CODE, {}))
+        while not kit.ask_waits():
+            lib.rmq_reader_run(reader, 1_000_000)
+        kit.answer(kit.next_ask())
+        lib.rmq_reader_run(reader, 0)  # one round: the answer is handed to the kernel
+        lib.rmq_reader_close(reader)
+        assert client.answer().remark == "answered"
+        assert [ask.type for ask in iter(kit.inbox.take, None) if ask.type == lib.RMQ_INBOX_UNSENT] == []
+    kit.close()
+
+
 def test_a_reader_that_died_with_answers_in_its_ring(tmp_path: Path) -> None:
     """The answerer finds them by the new generation. The replacement tells of them, too."""
     kit = Answerer(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)

@@ -82,7 +82,7 @@ void rmq_closings_finish(struct rmq_closings *closings)
         struct rmq_connection *c = rmq_connection_at(closings->connections, i);
         if (c->state != RMQ_CONNECTION_FREE && c->fd >= 0)
             close(c->fd);
-        rmq_output_forget(closings->outputs, c);
+        rmq_output_end(closings->outputs, c);
         if (c->state != RMQ_CONNECTION_FREE)
             rmq_input_forget(closings->arena, &c->input);
         rmq_cold_forget(c);

@@ -313,6 +313,16 @@ void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c)
         output_release(o, c);
 }
 
+void rmq_output_end(struct rmq_outputs *o, struct rmq_connection *c)
+{
+    struct rmq_output *out = c->output.queue;
+    if (!out)
+        return;
+    for (size_t i = 0; c->output.sending && !out->reads && i < out->message.msg_iovlen; i++)
+        rmq_output_left(o, out, out->vectors[i].iov_len);
+    output_release(o, c);
+}
+
 int rmq_outputs_open(struct rmq_outputs *o, struct rmq_connections *connections, struct rmq_unsents *unsents)
 {
     o->context = connections->context;
