@@ -183,6 +183,32 @@ def test_a_worker_that_stops_before_a_reset(tmp_path: Path, is_killed: bool) -> 
         assert broker.stop() == 0
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_worker_that_stops_before_a_deletion(tmp_path: Path, is_killed: bool) -> None:
+    """The replacement has a part in it. Nothing is deleted beside a worker that hangs."""
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        client = consumed(broker.address, "T")
+        send(broker.address, "T", [b"open"])
+        held = found(client)
+        pid = broker.worker_pids()["pop"]
+        os.kill(pid, signal.SIGSTOP)
+        deletion = RawClient(broker.address)
+        deletion.send_request(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        if is_killed:
+            os.kill(pid, signal.SIGKILL)
+        answer = deletion.receive()
+        deletion.close()
+        assert answer is not None
+        if is_killed:
+            assert (answer.code, client.ack(held).code) == (0, 17)
+        else:
+            os.kill(pid, signal.SIGCONT)
+            assert (answer.code, answer.remark) == (2, "no answer within 4000 ms; nothing has changed")
+            assert client.ack(held).code == 0
+            wait_until(lambda: offsets_of(broker.address, "T") == [EACH + 1, EACH], "the acknowledgement counts")
+        assert broker.stop() == 0
+
+
 def test_control_that_dies_with_a_reset_leaves_all_queues_alike(tmp_path: Path) -> None:
     """The replacement of control may still find the request, which is answered 2 then."""
     with RunningBroker(tmp_path / "store", SMALL) as broker:
