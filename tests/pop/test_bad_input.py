@@ -94,7 +94,7 @@ def test_refusals_have_stocks_codes_on_the_wire(broker: RunningBroker) -> None:
     send(broker.address, "T_bad", [b"a", b"b", b"c"], 1)
     taken = found(client, invisible_ms=HOUR_MS)
     fields = ack_fields(taken, client.group, "T_bad")
-    pop = pop_fields(client.group, "T_bad", 1, HOUR_MS, 0)
+    pop = pop_fields(client.group, "T_bad", 1, HOUR_MS, 0, bornTime=0)  # now, whenever it is asked
     before = word(broker, Counter.MESSAGES), word(broker, Counter.ACKS)
     cases: list[tuple[int, dict[str, object], int]] = [
         *((POP, changed(pop, changes), code) for changes, code in REFUSED_POPS),
