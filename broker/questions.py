@@ -49,9 +49,9 @@ class Questions:
         """See Control."""
         self._broker.outbox.push(connection, command)
 
-    def commit_offset(self, group: str, topic: str, offset: int, now_ms: int) -> None:
+    def commit_offset(self, group: str, topic: str, offset: int, now_ms: int, queue_id: int = 0) -> None:
         """See Control."""
-        self._broker.offsets.put(group, topic, 0, offset, now_ms)
+        self._broker.offsets.put(group, topic, queue_id, offset, now_ms)
 
     def make_retry_topics(self, asked: RetryAsk, now_ms: int) -> None:
         """See Control."""

@@ -67,7 +67,7 @@ class CheckPoints:
         native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
         native.precision_ms, native.now_ms, native.left_out = targets.precision_ms, now_ms, left_out
         native.has_others = self._has_others
-        native.arena, native.arena_end = arena, len(port.arena)
+        native.arena, self._half_bytes, self._half = arena, len(port.arena) // 2, 0
         settings = plane.header.settings
         ffi.memmove(native.born_host, settings.store_host, 16)
         native.born_port, native.born_v6 = int(settings.store_port), int(settings.store_host_bytes == 16)
@@ -117,13 +117,14 @@ class CheckPoints:
 
     def fill(self) -> tuple[Any, int]:
         """Make the next batch: (requests, number). 0: all have one."""
-        self.native.arena_at = 0
+        self._take_half()
         made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room)))
         return self._requests, made
 
     def acknowledge(self, acks: Sequence[Ending]) -> tuple[Any, int]:
         """Make requests of the first acknowledgements, as many as a batch takes: (requests, number)."""
-        native, at, made = self.native, 0, 0
+        self._take_half()
+        native, at, made = self.native, int(self.native.arena_at), 0
         for ending in acks[: min(BATCH, self._port.room)]:
             request = self._requests[made]
             body, pairs, queue = self._ack(ending)
@@ -151,16 +152,22 @@ class CheckPoints:
         return body, pairs, targets.timer
 
     def submit(self, requests: Any, count: int) -> None:
-        """Submit requests, whose bytes are in the arena."""
+        """Submit requests, whose bytes are in the arena. At most one other batch may have no answer."""
         submit_all(self._port, requests, count)
-        self._waiting = count
+        self._waiting += count
 
-    def take_answers(self) -> bool:
-        """True once each submitted request has an answer."""
+    def take_answers(self) -> int:
+        """The number of requests that have no answer yet."""
         self._waiting -= int(
             lib.rmq_pop_points_answers(self._plane.struct, self._port.number, self._end, self._refused)
         )
-        return self._waiting <= 0
+        return self._waiting
+
+    def _take_half(self) -> None:
+        """Use the other half of the arena: write still reads the batch before."""
+        self._half = 1 - self._half
+        self.native.arena_at = self._half * self._half_bytes
+        self.native.arena_end = self.native.arena_at + self._half_bytes
 
     @property
     def log_end(self) -> int:

@@ -67,6 +67,11 @@ class Offsets:
         """Reports since the start of the process."""
         return int(self._native.reported)
 
+    @property
+    def are_stored(self) -> bool:
+        """True if control has stored all reports."""
+        return bool(lib.rmq_pop_offsets_are_stored(self._native))
+
     def turn(self, now_ms: int) -> bool:
         """Go on with a pass, or begin the next one. True if more may follow at once."""
         self._follow(FOLLOWED_PER_TURN)
@@ -118,7 +123,7 @@ class Offsets:
             self._begin()
         code = int(lib.rmq_pop_offsets_look(self._native, 1 << 31))
         self._is_passing = code != 0
-        return not code and bool(lib.rmq_pop_offsets_are_stored(self._native))
+        return not code and self.are_stored
 
     def sleep_ms(self, now_ms: int) -> int:
         """Time until the next pass."""

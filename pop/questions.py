@@ -1,4 +1,4 @@
-"""The questions of POP to control: a group, and topics of one queue that the group needs."""
+"""The questions of POP to control: a group with topics of one queue that it needs, and offsets of the revive topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from msgspec import Struct
 
 from ringmq.broker.requests.questions import Control
 from ringmq.ipc.asks import Ask
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.native import lib
+from ringmq.pop.revive_records import REVIVE_GROUP
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
@@ -33,6 +35,17 @@ class PopAsk(Struct, frozen=True):
         return cls(str(value.get("group", "")), tuple(str(topic) for topic in topics))
 
 
+class HandledAsk(Struct, frozen=True):
+    """The offset of the last handled record of each queue of the revive topic. -1: of that queue none."""
+
+    topic: str
+    offsets: tuple[int, ...]
+
+    def encode(self) -> bytes:
+        """The payload of the ask."""
+        return json_body.write_body({"handled": self.topic, "offsets": list(self.offsets)})
+
+
 class PopAsks(ControlAsks):
     """The asks of the worker `pop` to control."""
 
@@ -40,6 +53,31 @@ class PopAsks(ControlAsks):
         """Ask for a group and its topics. `then` gets None once the plane has what a client may make, else a refusal.
         A group that clients may not make is missing then, too."""
         self._ask(lib.RMQ_INBOX_POP, asked.encode(), now_ms, then)
+
+    def handled(self, asked: HandledAsk, now_ms: int, then: Then) -> None:
+        """Commit offsets of the revive group. `then` gets None, or a refusal."""
+        self._ask(lib.RMQ_INBOX_POP, asked.encode(), now_ms, then)
+
+
+def answer_pop(control: Control, record: Ask, now_ms: int) -> None:
+    """Answer a question of POP."""
+    if b'"handled"' in record.payload[:16]:
+        commit_handled(control, record, now_ms)
+    else:
+        make_for_group(control, record, now_ms)
+
+
+def commit_handled(control: Control, record: Ask, now_ms: int) -> None:
+    """Commit the offsets of the revive group."""
+    remark = ""
+    try:
+        value = json_body.read_object(record.payload, "handled")
+        for queue_id, offset in enumerate(json_body.items(value, "offsets")):
+            if int(offset) >= 0:
+                control.commit_offset(REVIVE_GROUP, str(value["handled"]), int(offset), now_ms, queue_id)
+    except (RequestError, PlaneFullError, LookupError, TypeError, ValueError) as error:
+        remark = str(error)
+    control.answer(record, remark)
 
 
 def make_for_group(control: Control, record: Ask, now_ms: int) -> None:
@@ -58,4 +96,4 @@ def make_for_group(control: Control, record: Ask, now_ms: int) -> None:
     control.answer_when_saved(record, make)
 
 
-QUESTIONS = {lib.RMQ_INBOX_POP: make_for_group}
+QUESTIONS = {lib.RMQ_INBOX_POP: answer_pop}

@@ -50,7 +50,7 @@ class RecordScan:
         read_ms = timer_read_ms(root)
         for topic in revive_topics(root):
             yield from self._revived(topic)
-        yield from self._timed(read_ms, delay_max_ms)
+        yield from self.timed(read_ms, delay_max_ms)
         if dispatched < log_end:
             for _, record in self._store.commit_log.scan(dispatched, log_end):
                 if is_revive_topic(record.topic):
@@ -69,12 +69,13 @@ class RecordScan:
                 if record is not None:
                     yield _found(record, name.queue_id)
 
-    def _timed(self, read_ms: int, delay_max_ms: int) -> Iterator[Found]:
-        """The newest ones first. Behind the first one that is too old to wait, older files of the queue have none."""
+    def timed(self, read_ms: int, delay_max_ms: int, since: int = 0) -> Iterator[Found]:
+        """Those that wait in the timer until `read_ms` or later, from `since` of the log on. The newest come first.
+        Behind the first one that is too old to wait, older files of the queue have none."""
         queue = self._store.queue(layout.TIMER_TOPIC, 0)
         if not isinstance(queue, ConsumeQueue):
             return
-        first, end = self._bounds(queue, 0)
+        first, end = self._bounds(queue, queue.offsets_at([since])[0])
         for start in reversed(queue.files.starts):
             is_old = False
             begin = max(start, first * UNIT_BYTES)

@@ -10,6 +10,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
+from ringmq.pop.hand_over import HandOver, HandOverError
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
@@ -22,6 +23,8 @@ from ringmq.services.kit.loop import Part
 
 FINISH_MS = 3000
 """Time of a stop for copies that are with write, and for the last consumer offsets."""
+HAND_OVER_MS = 5000
+"""Time of a stop until what is open is in the log for a RocketMQ broker, FINISH_MS included."""
 SNAPSHOT_MS = 4000
 """Time of a stop for the last snapshot. Stop phases have 10 s."""
 STEP_S = 0.001
@@ -32,13 +35,13 @@ class PopService(Part):
 
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
-        offsets: Offsets, changes: TableChanges, snapshots: Snapshots, gauges: Gauges,
+        offsets: Offsets, changes: TableChanges, hand_over: HandOver, snapshots: Snapshots, gauges: Gauges,
         close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
-        self._changes, self._snapshots = changes, snapshots
+        self._changes, self._hand_over, self._snapshots = changes, hand_over, snapshots
         self._close_memory, self._log_line = close_memory, log_line
         self._lines = LogLines(log_line)
         self._has_failed = self._lacks_room = False
@@ -92,15 +95,18 @@ class PopService(Part):
     @property
     def is_idle(self) -> bool:
         """See Part. A worker without open messages may end: a pop starts it again."""
-        is_done = self._recovery.is_done and self._desk.is_idle and self._revival.is_idle and not self._changes.is_busy
+        are_idle = self._desk.is_idle and self._revival.is_idle
+        has_more = self._changes.is_busy or self._hand_over.waits
+        is_done = self._recovery.is_done and are_idle and not has_more
         return is_done and not lib.rmq_pop_counts_of(self._windows).open
 
     def close(self, *, rests: bool) -> None:
         """See Part. The last consumer offsets are with control, and the last snapshot is on the disk, when it ends."""
         self._desk.close(rests=rests)
-        deadline_ms = monotonic_ms() + FINISH_MS
-        while not self._finish() and monotonic_ms() < deadline_ms:
+        began_ms = monotonic_ms()
+        while not (is_finished := self._finish()) and monotonic_ms() < began_ms + FINISH_MS:
             time.sleep(STEP_S)
+        self._hand_over_open(began_ms + HAND_OVER_MS, is_ready=self._recovery.is_done and is_finished)
         is_saved = self._recovery.is_done and self._save()
         self._gauges.finish()
         self._snapshots.close()
@@ -113,6 +119,13 @@ class PopService(Part):
             return True  # the next process recovers
         is_answered = self._revival.finish(monotonic_ms())
         return self._offsets.finish() and is_answered
+
+    def _hand_over_open(self, deadline_ms: int, *, is_ready: bool) -> None:
+        try:
+            self._hand_over.run(deadline_ms, is_ready=is_ready)
+        except (HandOverError, OSError) as error:
+            text = "a RocketMQ broker that gets this store gives messages again from the consumer offsets on"
+            self._log_line(f"pop: open messages are not all in the log: {error}; {text}")
 
     def _save(self) -> bool:
         """Write the last snapshot. False: the segment has to stay."""

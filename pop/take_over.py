@@ -17,9 +17,11 @@ from msgspec import Struct
 
 from ringmq.broker.config.run_config import store_config
 from ringmq.native import ffi, lib
+from ringmq.pop import image_file
 from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.names import Names
 from ringmq.pop.open_pops import OpenPop, OpenPops, plan_window
+from ringmq.pop.record_notice import RecordNotice, write_notice
 from ringmq.pop.record_scan import RecordScan, revive_topics
 from ringmq.pop.revive_records import REVIVE_GROUP
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
@@ -78,7 +80,10 @@ def take_over(look: StoreLook) -> bool:
     plans = list(_plans(look, found))
     if not plans:
         return False
+    until_ms = max(one.pop.pop_time_ms + one.invisible_ms for one in found.all())
     try:
+        image_file.make_folder(look.root)
+        write_notice(look.root, RecordNotice(0, until_ms))
         messages = _make(look, plans)
     except OSError as error:
         text = f"the open messages of POP that another broker has left cannot be taken over: {describe(error)}"

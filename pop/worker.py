@@ -18,6 +18,7 @@ from ringmq.pop.backlog import Backlog
 from ringmq.pop.copy_targets import CopyTargets
 from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
+from ringmq.pop.hand_over import HandOver
 from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
@@ -92,10 +93,15 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
         Backlog(windows, words, lambda: config().pop_revive_grace_ms),
     )  # fmt: skip
+    hand_over = HandOver(
+        plane=plane, port=port, root=root, windows=windows, names=desk.windows, control=control, config=config,
+        store=lambda: MessageStore(store_config(config())), log=log_view, are_stored=lambda: offsets.are_stored,
+        log_line=log.info,
+    )  # fmt: skip
     return PopService(
         plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
-        snapshots=snapshots, recovery=Recovery(plane, port, windows, log_view(), since), gauges=gauges,
-        close_memory=close_memory, log_line=log.warning,
+        hand_over=hand_over, snapshots=snapshots, recovery=Recovery(plane, port, windows, log_view(), since),
+        gauges=gauges, close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 
 

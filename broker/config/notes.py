@@ -90,6 +90,7 @@ MEANINGS = {
     "ringmqPopOpenMax": "entries of open messages, of all groups",
     "ringmqPopReviveGraceMs": "ms behind the invisible time in which an acknowledgement still counts",
     "ringmqPopDeadLetter": "messages that have come again retryMaxTimes times become dead letters",
+    "ringmqPopExportAtStop": "a clean stop writes open messages of POP into the log, for RocketMQ",
     "ringmqOffsetsMax": "entries of the shared table of consumer offsets",
 }
 """Property of RingMQ -> meaning; RocketMQ has no property of that name."""

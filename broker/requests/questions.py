@@ -24,8 +24,8 @@ class Control(Protocol):
     def backlog_bytes(self) -> int:
         """The largest number of bytes that wait for one read worker."""
 
-    def commit_offset(self, group: str, topic: str, offset: int, now_ms: int) -> None:
-        """Commit an offset of queue 0. Raises RequestError and PlaneFullError."""
+    def commit_offset(self, group: str, topic: str, offset: int, now_ms: int, queue_id: int = 0) -> None:
+        """Commit an offset. Raises RequestError and PlaneFullError."""
 
     def make_topic(self, topic: TopicConfig, now_ms: int) -> None:
         """Make a topic that is missing. Raises RequestError and PlaneFullError."""

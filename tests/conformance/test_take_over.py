@@ -13,7 +13,8 @@ from tests.pop.pop_client import PopClient, Taken
 from tests.waiting import wait_until
 
 TOPIC, POPPED = "TakenOver", "TakenOverByPop"
-WAIT_S = 30
+WAIT_S, LONG_S = 30, 90
+"""Invisible times. A start of a stock broker may take half of the longer one."""
 DELAYED = 3
 """Messages of a delay level that `leaveWaiting` sends."""
 SETTINGS = {
@@ -39,7 +40,7 @@ def popping(server: Server) -> PopClient:
     return PopClient(server.broker, "popping", POPPED, BROKER_NAME)
 
 
-def pop_until(client: PopClient, count: int) -> list[Taken]:
+def pop_until(client: PopClient, count: int, within_s: float = 60) -> list[Taken]:
     """What comes again until there are so many messages, and a moment behind."""
     found: list[Taken] = []
 
@@ -47,7 +48,7 @@ def pop_until(client: PopClient, count: int) -> list[Taken]:
         found.extend(client.pop(invisible_ms=WAIT_S * 1000))
         return len(found) >= count
 
-    wait_until(has_all, "what was popped is due again", 60)
+    wait_until(has_all, "what was popped is due again", within_s)
     return found + client.pop(invisible_ms=WAIT_S * 1000)
 
 
@@ -89,4 +90,38 @@ def test_what_stock_leaves_waiting_is_served_by_ringmq_and_the_rest_after_the_st
         *("delayed 0", "delayed 1", "delayed 2", "half", "timed 0", "timed 1")
     ]
     assert len(bodies) == 22
+    back.stop()
+
+
+@pytest.mark.timeout(600)  # three brokers one after another, and the time of what was popped
+def test_open_messages_go_from_ringmq_to_stock_and_back(
+    stock_client: StockClient, started: Callable[..., Server]
+) -> None:
+    settings = {**SETTINGS, "ringmqPopExportAtStop": True}
+    ours = started("ringmq", "popping", settings=settings)
+    stock_client.call("fill", ours.namesrv, topic=POPPED, queues=1, start=1, count=7)
+    client = popping(ours)
+    taken = {one.body.decode(): one for one in client.pop(invisible_ms=LONG_S * 1000)}
+    assert sorted(taken) == [f"body {number}" for number in range(1, 8)]
+    assert client.ack(taken["body 1"]).code == 0
+    client.close()
+    ours.stop()
+
+    stock = started("stock", "taking-over-pops", settings=settings, store=ours.store)
+    client = popping(stock)
+    assert client.pop() == [], "consumers have them"
+    assert client.ack(taken["body 2"]).code == 0, "a receipt of RingMQ counts"
+    again = {one.body.decode(): one for one in pop_until(client, 5, LONG_S + 60)}
+    assert sorted(again) == [f"body {number}" for number in range(3, 8)]
+    assert client.ack(again["body 3"]).code == 0
+    client.close()
+    stock.stop()
+
+    back = started("ringmq", "getting-back", settings=settings, store=ours.store)
+    client = popping(back)
+    assert client.pop() == [], "consumers have them"
+    assert client.ack(again["body 4"]).code == 0, "a receipt of the stock broker counts"
+    last = pop_until(client, 3, LONG_S)
+    assert sorted(one.body for one in last) == [b"body 5", b"body 6", b"body 7"]
+    client.close()
     back.stop()

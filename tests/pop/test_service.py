@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ringmq.native import ffi, lib
+from ringmq.pop.hand_over import HandOverError
 from ringmq.pop.service import PopService
 from ringmq.pop.window_memory import WindowMemory
 from tests.pop.window_pair import NativeWindows
@@ -15,14 +16,15 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
     """A part whose turns have more to do, or not, and whose last snapshot is written, or not."""
     return SimpleNamespace(
         turn=lambda *now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
-        finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None,
+        finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None, is_idle=not goes_on, waits=goes_on,
+        run=lambda deadline_ms, is_ready: None, is_busy=goes_on,
     )  # fmt: skip
 
 
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "snapshots", "gauges")
+    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "hand_over", "snapshots", "gauges")
     others = {name: part(False) for name in parts_of}
     return PopService(
         plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,
@@ -63,3 +65,24 @@ def test_a_stop_without_a_last_snapshot_is_logged(no_room: str, failure: str | N
     assert (lines, saves) == (
         [f"pop: {cause}; what came since the last snapshot stays in shared memory for the next start"], [False],
     )  # fmt: skip
+
+
+def test_records_that_wait_for_another_broker_keep_the_worker() -> None:
+    """The stop has to acknowledge those that are done. A worker that rests takes no part in it."""
+    windows = NativeWindows(WindowMemory(4, 16), 0, 0)
+    assert made(windows.native, [], []).is_idle
+    assert not made(windows.native, [], [], hand_over=part(True)).is_idle
+
+
+def test_a_hand_over_that_fails_is_logged_and_the_memory_saved() -> None:
+    def run(deadline_ms: int, *, is_ready: bool) -> None:
+        raise HandOverError(f"write refuses a record, {is_ready}")
+
+    memory = WindowMemory(4, 16)
+    pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+    windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+    lines: list[str] = []
+    saves: list[bool] = []
+    made(windows, lines, saves, hand_over=SimpleNamespace(run=run)).close(rests=False)
+    assert saves == [True]
+    assert len(lines) == 1 and "write refuses a record, True; a RocketMQ broker" in lines[0]

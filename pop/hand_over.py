@@ -1,0 +1,223 @@
+"""The last step of the worker: open messages become RocketMQ's records in the log, so that the store can change hands.
+
+A RocketMQ broker then finds check points of all open messages, and consumer offsets behind all messages that consumers
+have had. The order is: check points, their flush, consumer offsets, the offset of the revive group. A death between two
+of them makes a RocketMQ broker give messages again that were given before, and loses none.
+
+Records of an earlier stop, or of a RocketMQ broker, may still wait in the timer. Their pops get no second check point.
+Messages of theirs that are done since get acknowledgements. What lies in the revive queues is handled: it stands in the
+windows, or is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.ports import Port
+from ringmq.native import ffi, lib
+from ringmq.pop.check_points import CheckPoints, Ending, Targets
+from ringmq.pop.open_pops import OpenPop, OpenPops
+from ringmq.pop.questions import HandledAsk, PopAsks
+from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
+from ringmq.pop.record_scan import RecordScan
+from ringmq.pop.revive_records import REVIVE_GROUP, Acks
+from ringmq.pop.window_names import Key, Window, WindowNames
+from ringmq.remoting import names
+from ringmq.remoting.errors import RequestError
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.log_view import LogView
+from ringmq.services.topics import Topics
+from ringmq.store.message_store import MessageStore
+
+STEP_S = 0.0005
+TELL_MS = 1000
+LATE_MS = 5000
+"""A record may leave the timer so much later than its time."""
+SOON_MS = 1000
+"""A record that leaves the timer so soon may be in its revive queue already."""
+WAITING_MAX = 100_000
+"""Records in the timer that a stop compares with its windows, some 20 us each."""
+COMMITS = 512
+
+
+class HandOverError(Exception):
+    """The store cannot be handed over as it should. The message says what a RocketMQ broker will do."""
+
+
+class HandOver:
+    """One run at the end of the worker, when no copy is under way and control has all consumer offsets.
+
+    `store`, `log`: open the store to read. `are_stored`: control has stored the commits of the port.
+    """
+
+    def __init__(
+        self, *, plane: Plane, port: Port, root: Path, windows: Any, names: WindowNames, control: PopAsks,
+        config: Callable[[], BrokerConfig], store: Callable[[], MessageStore], log: Callable[[], LogView],
+        are_stored: Callable[[], bool], log_line: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._plane, self._port, self._root, self._windows = plane, port, root, windows
+        self._names, self._control, self._config, self._store = names, control, config, store
+        self._log, self._are_stored, self._log_line = log, are_stored, log_line
+        self._notice = read_notice(root)
+        self._deadline_ms = self._next_tell_ms = 0
+
+    @property
+    def waits(self) -> bool:
+        """True while records of a RocketMQ broker, or for one, may be in the timer."""
+        return self._notice.until_ms + LATE_MS > wall_ms()
+
+    def run(self, deadline_ms: int, *, is_ready: bool) -> None:
+        """Hand over what is open, if the configuration says so, or nothing is. `is_ready`: no copy is under way, and
+        the windows know every copy. Raises OSError and HandOverError."""
+        self._deadline_ms = deadline_ms
+        self._next_tell_ms = monotonic_ms() + TELL_MS
+        targets = self._targets()
+        has_open = bool(lib.rmq_pop_counts_of(self._windows).open)
+        if targets is None or (has_open and not self._config().pop_export_at_stop):
+            return
+        if not is_ready:
+            raise HandOverError("the start has not ended, or copies of messages are under way")
+        ends = [int(self._plane.queue(slot).max_offset) for _, slot, _ in targets.revive]
+        if has_open or self.waits:
+            self._write(targets, has_open=has_open)
+        self._commit_handled(targets, ends)
+
+    def _targets(self) -> Targets | None:
+        config, topics = self._config(), Topics(self._plane)
+        topic = names.revive_topic(config.broker_cluster_name)
+        queues = [topics.queue(topic, queue_id) for queue_id in range(config.revive_queue_num)]
+        timer = topics.queue(names.WHEEL_TIMER_TOPIC, 0) if config.timer_wheel_enable else None
+        revive = [queue for queue in queues if queue is not None]
+        return Targets(topic, revive, timer, config.timer_precision_ms) if revive else None
+
+    # ---- records ----
+
+    def _write(self, targets: Targets, *, has_open: bool) -> None:
+        began_ms, log_end = monotonic_ms(), int(self._plane.watermarks.append_offset)
+        points = CheckPoints(
+            self._plane, self._port, self._windows, self._names, self._config().broker_name, targets, wall_ms()
+        )
+        before = self._notice if self.waits else RecordNotice(log_end)
+        endings = self._endings(points) if self.waits else []
+        if has_open:  # a death on the way leaves records that the next stop has to find
+            self._note(RecordNotice(before.since, wall_ms() + lib.RMQ_POP_INVISIBLE_MS_MAX))
+        try:
+            self._append_all(points, endings, has_open=has_open)
+        finally:
+            if has_open:
+                self._note(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
+        self._log().sync(log_end, points.log_end)  # the log may have new files since the start
+        self._commit(points)
+        text = f"pop: {points.messages} open messages are in the log for a RocketMQ broker, in {points.records} records"
+        self._log_line(f"{text} ({monotonic_ms() - began_ms} ms)")
+
+    def _append_all(self, points: CheckPoints, endings: list[Ending], *, has_open: bool) -> None:
+        while endings:
+            requests, count = points.acknowledge(endings)
+            self._append(points, requests, count)
+            endings = endings[count:]
+        while has_open:
+            requests, count = points.fill()
+            if not count:
+                break
+            self._append(points, requests, count)
+        self._wait_for(points, in_flight=0)
+
+    def _append(self, points: CheckPoints, requests: Any, count: int) -> None:
+        """Submit a batch, and wait for the one before: write stores a batch while the next one is made."""
+        points.submit(requests, count)
+        self._wait_for(points, in_flight=count)
+
+    def _wait_for(self, points: CheckPoints, *, in_flight: int) -> None:
+        while points.take_answers() > in_flight:
+            self._wait(f"{points.messages} of {lib.rmq_pop_counts_of(self._windows).open} open messages are in the log")
+        if points.refused:
+            raise HandOverError(f"write refuses a record (cause {points.refused})")
+
+    def _note(self, notice: RecordNotice) -> None:
+        write_notice(self._root, notice)
+        self._notice = notice
+
+    def _wait(self, progress: str) -> None:
+        now_ms = monotonic_ms()
+        if now_ms >= self._deadline_ms:
+            raise HandOverError(f"the time of the stop is over: {progress}")
+        if now_ms >= self._next_tell_ms:
+            self._next_tell_ms = now_ms + TELL_MS
+            self._log_line(f"pop: {progress}")
+        time.sleep(STEP_S)
+
+    # ---- records of before ----
+
+    def _endings(self, points: CheckPoints) -> list[Ending]:
+        """Acknowledgements for check points that wait in the timer. Those that stay there count for their pops."""
+        now_ms, found = wall_ms(), OpenPops()
+        scan = RecordScan(self._store(), lambda topic, queue_id: -1)
+        delay_ms = self._config().timer_max_delay_sec * 1000
+        for count, record in enumerate(scan.timed(now_ms - LATE_MS, delay_ms, self._notice.since)):
+            if count == WAITING_MAX:
+                text = f"more than {WAITING_MAX} records for a RocketMQ broker wait in the timer"
+                self._log_line(f"pop: {text}: messages of theirs that are done since may come again there")
+                return []
+            found.add(*record)
+        windows: dict[Key, Window] = dict(self._names.all())
+        endings = (self._ending(points, windows, one, now_ms) for one in found.all())
+        return [ending for ending in endings if ending is not None]
+
+    def _ending(self, points: CheckPoints, windows: dict[Key, Window], one: OpenPop, now_ms: int) -> Ending | None:
+        pop, due_ms = one.pop, one.pop.pop_time_ms + one.invisible_ms
+        window = windows.get(Key(pop.group, pop.topic, pop.queue_id))
+        left: set[int] = set()
+        if window is not None and due_ms > now_ms + SOON_MS + LATE_MS:
+            left = points.known(window.place, pop.start_offset, pop.pop_time_ms)
+        elif window is not None:
+            left = points.open(window.place, pop.start_offset, pop.pop_time_ms)
+        done = tuple(sorted(one.offsets - left))
+        return Ending(Acks(pop, done), one.revive_queue, due_ms) if done else None
+
+    # ---- offsets ----
+
+    def _commit(self, points: CheckPoints) -> None:
+        """Report next offsets. Only control's answer makes the offset of the revive group follow."""
+        rows = ffi.new("struct rmq_offset_commit[]", COMMITS)
+        start_id, count = int(self._plane.watermarks.start_id), 0
+        for _, window in self._names.all():
+            following = int(self._names.native(window).next_offset)
+            if points.has_others(window.place) or following <= int(self._names.native(window).committed):
+                continue
+            rows[count].group_id, rows[count].queue_slot, rows[count].offset = *window[2:], following
+            lib.rmq_pop_set_committed(self._windows, window.place, following, start_id)
+            count += 1
+            if count == COMMITS:
+                self._report(rows, count)
+                count = 0
+        self._report(rows, count)
+        while not self._are_stored():
+            self._wait("control has not stored the consumer offsets")
+
+    def _report(self, rows: Any, count: int) -> None:
+        done = 0
+        while done < count:
+            done += self._port.commit(rows + done, count - done)
+            if done < count:
+                self._wait("control has not stored the consumer offsets")
+
+    def _commit_handled(self, targets: Targets, ends: list[int]) -> None:
+        group_id = self._plane.group_find(REVIVE_GROUP)
+        slots = [queue[1] for queue in targets.revive]
+        known = [-1 if group_id is None else self._plane.offset_get(group_id, slot) for slot in slots]
+        handled = HandledAsk(targets.revive_topic, tuple(end - 1 for end in ends))
+        if all(offset <= before for offset, before in zip(handled.offsets, known, strict=True)):
+            return
+        refusals: list[RequestError | None] = []
+        self._control.handled(handled, monotonic_ms(), refusals.append)
+        while not refusals:
+            self._control.turn(monotonic_ms())
+            self._wait("control has not stored the offset of the revive group")
+        if refusals[0] is not None:
+            raise HandOverError(f"the offset of the revive group cannot be stored: {refusals[0]}")

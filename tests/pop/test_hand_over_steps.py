@@ -1,0 +1,179 @@
+"""The order of a hand-over: records, their sync, consumer offsets, the offset of the revive group."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.native import lib
+from ringmq.pop import hand_over
+from ringmq.pop.hand_over import HandOver, HandOverError
+from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
+from ringmq.pop.window_names import Key, Window
+from ringmq.remoting.errors import RequestError
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+
+DUE_MS = 7_000_000_000_000
+WINDOWS = {Key("G", "T", queue): Window(queue, queue + 1, 3, 40 + queue) for queue in range(hand_over.COMMITS + 5)}
+
+
+class Stage:
+    """What a hand-over needs, and the steps that it takes."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.steps = root, list[str]()
+        self.open, self.batches, self.refused, self.answers = 10, 2, 0, True
+        self.sync: Callable[[], None] = lambda: None
+        self.refusal: RequestError | None = None
+        self.waiting = 0
+        self.committed: dict[int, int] = {}
+        self.exports = True
+        (root / "pop").mkdir()
+        monkeypatch.setattr(hand_over, "CheckPoints", lambda *_: self)
+        monkeypatch.setattr(hand_over, "Topics", lambda plane: self)
+        monkeypatch.setattr(hand_over, "lib", SimpleNamespace(
+            rmq_pop_counts_of=lambda windows: SimpleNamespace(open=self.open), RMQ_POP_INVISIBLE_MS_MAX=1000,
+            rmq_pop_set_committed=lambda windows, place, offset, start: self.committed.update({place: offset}),
+        ))  # fmt: skip
+        marks = SimpleNamespace(append_offset=1000, start_id=5)
+        plane: Any = SimpleNamespace(
+            watermarks=marks, group_find=lambda group: None, queue=lambda slot: SimpleNamespace(max_offset=7)
+        )
+        self.hand_over = HandOver(
+            plane=plane, port=self, root=root, windows=None, names=self, control=self,  # type: ignore[arg-type]
+            config=lambda: BrokerConfig(pop_export_at_stop=self.exports), store=self.no_store, log=self.log,
+            are_stored=lambda: self.answers, log_line=lambda line: None,
+        )  # fmt: skip
+
+    def run(self, within_ms: int = 5000, *, is_ready: bool = True) -> list[str]:
+        self.hand_over.run(monotonic_ms() + within_ms, is_ready=is_ready)
+        return self.steps
+
+    # the store
+    def no_store(self) -> Any:
+        raise AssertionError("nothing waits in the timer")
+
+    def queue(self, topic: str, queue_id: int) -> tuple[int, int, int]:
+        return (2, 20 + queue_id, queue_id)
+
+    def log(self) -> Any:
+        def sync(begin: int, end: int) -> None:
+            assert (begin, end) == (1000, 2000)
+            self.steps.append("sync")
+            self.sync()
+
+        return SimpleNamespace(sync=sync)
+
+    # the check points
+    messages, records, log_end, due_ms = 10, 10, 2000, DUE_MS
+
+    def fill(self) -> tuple[None, int]:
+        self.batches -= 1
+        return None, int(self.batches >= 0)
+
+    def submit(self, requests: object, count: int) -> None:
+        until_ms = read_notice(self.root).until_ms
+        assert until_ms > wall_ms(), "a death behind this leaves records that the next stop looks for"
+        self.steps.append("append")
+        self.waiting += count
+
+    def take_answers(self) -> int:
+        if self.answers:
+            self.waiting = 0
+        return self.waiting
+
+    def has_others(self, place: int) -> bool:
+        return place == 1
+
+    # windows
+    def all(self) -> Any:
+        return iter(WINDOWS.items())
+
+    def native(self, window: Window) -> Any:
+        return SimpleNamespace(next_offset=100, committed=100 if window.place == 2 else 50)
+
+    # the port and control
+    def commit(self, rows: Any, count: int) -> int:
+        assert all(rows[number].offset == 100 for number in range(count))
+        self.steps.append(f"offsets {count}")
+        return count
+
+    def handled(self, asked: Any, now_ms: int, then: Callable[[RequestError | None], None]) -> None:
+        self.steps.append(f"handled {set(asked.offsets)}")
+        then(self.refusal)
+
+    def turn(self, now_ms: int) -> None:
+        pass
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path, monkeypatch)
+
+
+def test_offsets_follow_records_that_are_on_disk(stage: Stage) -> None:
+    assert stage.run() == ["append", "append", "sync", f"offsets {hand_over.COMMITS}", "offsets 3", "handled {6}"]
+    assert read_notice(stage.root) == RecordNotice(1000, DUE_MS)
+    assert stage.hand_over.waits
+    assert 1 not in stage.committed, "its orderly pops have no check points"
+    assert 2 not in stage.committed, "the table has this offset"
+
+
+def test_a_failed_sync_moves_no_offset(stage: Stage) -> None:
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    stage.sync = fail
+    with pytest.raises(OSError, match="gone"):
+        stage.run()
+    assert stage.steps == ["append", "append", "sync"] and not stage.committed
+
+
+def test_a_refused_record_moves_no_offset(stage: Stage) -> None:
+    stage.refused = lib.RMQ_FAULT_DISK_FULL
+    with pytest.raises(HandOverError, match=f"cause {lib.RMQ_FAULT_DISK_FULL}"):
+        stage.run()
+    assert stage.steps == ["append"] and read_notice(stage.root).until_ms == DUE_MS
+
+
+def test_the_time_of_the_stop_ends_it(stage: Stage) -> None:
+    stage.answers = False
+    with pytest.raises(HandOverError, match="time of the stop is over: 10 of 10 open messages"):
+        stage.run(within_ms=30)
+    assert stage.steps == ["append", "append"], "the first one had to wait for none"
+
+
+def test_nothing_is_written_while_copies_are_under_way(stage: Stage) -> None:
+    with pytest.raises(HandOverError, match="copies of messages are under way"):
+        stage.run(is_ready=False)
+    assert stage.steps == []
+
+
+def test_without_the_setting_open_messages_stay_where_they_are(stage: Stage) -> None:
+    stage.exports = False
+    assert stage.run() == []
+
+
+def test_without_open_messages_only_the_revive_group_moves(stage: Stage) -> None:
+    stage.open, stage.exports = 0, False
+    assert stage.run() == ["handled {6}"]
+    assert not stage.hand_over.waits and not (stage.root / "pop" / "records").exists()
+
+
+def test_a_refusal_of_control_is_told(stage: Stage) -> None:
+    stage.refusal = RequestError("the table is full", field="", code=1)
+    with pytest.raises(HandOverError, match="table is full"):
+        stage.run()
+
+
+def test_a_damaged_notice_is_read_as_the_whole_log(tmp_path: Path) -> None:
+    (tmp_path / "pop").mkdir()
+    write_notice(tmp_path, RecordNotice(5, 9))
+    assert read_notice(tmp_path) == RecordNotice(5, 9)
+    (tmp_path / "pop" / "records").write_text("{")
+    assert read_notice(tmp_path).until_ms > DUE_MS and not read_notice(tmp_path).since
+    write_notice(tmp_path, RecordNotice())
+    assert read_notice(tmp_path) == RecordNotice()
