@@ -125,3 +125,26 @@ def test_open_messages_go_from_ringmq_to_stock_and_back(
     assert sorted(one.body for one in last) == [b"body 5", b"body 6", b"body 7"]
     client.close()
     back.stop()
+
+
+@pytest.mark.timeout(300)
+def test_open_messages_of_a_killed_stock_broker_are_taken_over(
+    stock_client: StockClient, started: Callable[..., Server]
+) -> None:
+    """The broker had no time to store consumer offsets, or what its timer has done."""
+    stock = started("stock", "killed", settings=SETTINGS)
+    stock_client.call("fill", stock.namesrv, topic=POPPED, queues=1, start=1, count=4)
+    client = popping(stock)
+    taken = {one.body: one for one in client.pop(count=4, invisible_ms=WAIT_S * 1000)}
+    assert len(taken) == 4
+    assert client.ack(taken[b"body 1"]).code == 0
+    client.close()
+    stock.kill()
+
+    ours = started("ringmq", "after-a-kill", settings=SETTINGS, store=stock.store)
+    client = popping(ours)
+    assert client.pop() == [], "consumers have them"
+    assert client.ack(taken[b"body 2"]).code == 0
+    assert sorted(one.body for one in pop_until(client, 2)) == [b"body 3", b"body 4"]
+    client.close()
+    ours.stop()
