@@ -57,6 +57,29 @@ class TwinQueue(Struct):
     next_offset: int = 0
     returned: list[int] = field(default_factory=list)
     """Offsets that no consumer has received, ascending."""
+    batch: list[int] = field(default_factory=list)
+    """Offsets of an orderly group's batch."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """The number of earlier pops of each message of the batch."""
+    acked: set[int] = field(default_factory=set)
+    attempt: str = ""
+    is_over: bool = False
+    """True if the time of the batch is over."""
+
+    @property
+    def open(self) -> list[int]:
+        """Offsets of the batch that are not done."""
+        return [offset for offset in self.batch if offset >= self.next_offset and offset not in self.acked]
+
+    def blocks(self, attempt: str) -> bool:
+        """True if a pop of this attempt gets nothing of the queue."""
+        return bool(self.open) and not self.is_over and (not attempt or attempt != self.attempt)
+
+    def ack(self, offset: int) -> None:
+        """A message of the batch is done."""
+        self.acked.add(offset)
+        left = [each for each in self.batch if each not in self.acked]
+        self.next_offset = max(self.next_offset, left[0] if left else self.batch[-1] + 1)
 
 
 class Settings(Struct, frozen=True):
@@ -76,6 +99,17 @@ class Pick(Struct):
     queue_id: int
     start_offset: int
     offsets: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    """Of an orderly pop."""
+
+    @property
+    def order(self) -> str:
+        """Its part of orderCountInfo."""
+        known = [
+            f"{self.flag} qo{self.queue_id}%{offset} {count}"
+            for offset, count in zip(self.offsets, self.counts, strict=True) if count
+        ]  # fmt: skip
+        return ";".join([*known, f"{self.flag} {self.queue_id} {min(self.counts)}"])
 
 
 class TwinAnswer(Struct):
@@ -93,6 +127,11 @@ class TwinAnswer(Struct):
     def offsets(self) -> str:
         """msgOffsetInfo"""
         return ";".join(f"{pick.flag} {pick.queue_id} {','.join(map(str, pick.offsets))}" for pick in self.picks)
+
+    @property
+    def orders(self) -> str:
+        """orderCountInfo"""
+        return ";".join(pick.order for pick in self.picks)
 
 
 class TwinDesk:
@@ -131,6 +170,45 @@ class TwinDesk:
             or any(offset >= queue.first for offset in queue.returned)
             for queue in queues
         )
+
+    @staticmethod
+    def has_batch(queues: Sequence[TwinQueue], attempt: str) -> bool:
+        """The same of an orderly group, for all its queues."""
+        return any(
+            not queue.blocks(attempt) and max(queue.next_offset, queue.first) < len(queue.messages) for queue in queues
+        )
+
+    def pop_in_order(self, queues: Sequence[TwinQueue], wanted: int, attempt: str) -> TwinAnswer:
+        """Choose the messages of an orderly pop of all queues, and note their batches."""
+        self._state = next_random(self._state)
+        turn = self._state % 100
+        self._wanted, self._count, self._bytes, self._is_full = wanted, 0, HEADER_BYTES, False
+        self._tags, self._answer = None, TwinAnswer()
+        for n in range(len(queues)):
+            number = (turn + n) % len(queues)
+            queue = queues[number]
+            if queue.blocks(attempt):
+                continue
+            behind = queue.next_offset
+            if not self._is_full and self._count < self._wanted:
+                behind = self._pick_batch(number, queue, attempt)
+            self._answer.rest += len(queue.messages) - behind
+        return self._answer
+
+    def _pick_batch(self, number: int, queue: TwinQueue, attempt: str) -> int:
+        """The offset behind those that were looked at. That of the window stays at the first message."""
+        start = queue.next_offset
+        pick = Pick(NORMAL, number, start)
+        self._pick_next(pick, queue)
+        behind, queue.next_offset = queue.next_offset, max(start, queue.first)
+        if pick.offsets:
+            is_same = attempt and attempt == queue.attempt
+            known = {offset: queue.counts[offset] + (not is_same) for offset in queue.batch}
+            pick.counts = [known.get(offset, 0) for offset in pick.offsets]
+            queue.batch, queue.counts = pick.offsets, dict(zip(pick.offsets, pick.counts, strict=True))
+            queue.acked, queue.attempt, queue.is_over = set(), attempt, False
+            self._answer.picks.append(pick)
+        return behind
 
     def unsent(self, answer: TwinAnswer) -> None:
         """No client has received the answer."""

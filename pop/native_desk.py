@@ -142,6 +142,19 @@ class NativeDesk:
             )
         )  # fmt: skip
 
+    def ack_order_bits(
+        self, group: str, topic: str, flag: int, queue_id: int, start_offset: int, pop_time_ms: int, bits: bytes
+    ) -> tuple[int, int] | None:
+        """Acknowledge base bits of an orderly group's receipt. Returns (offset, committed offset of the group) of the
+        last message that its batch does not have."""
+        group_name, topic_name = group.encode("utf-8", "replace"), topic.encode("utf-8", "replace")
+        illegal = ffi.new("int64_t *")
+        lib.rmq_pop_ack_order_bits(
+            self.struct, group_name, len(group_name), topic_name, len(topic_name), flag, queue_id, start_offset,
+            pop_time_ms, bits, len(bits), illegal,
+        )  # fmt: skip
+        return None if illegal[0] < 0 else (int(illegal[0]), int(self.struct.committed_offset))
+
     def unsent(self, serial: int) -> int:
         """Take an answer back that no client has received. Returns the number of its pops."""
         count = self.polls.unsent(serial)

@@ -40,6 +40,8 @@ class Refused(NamedTuple):
     bounds: tuple[int, int] = (0, 0)
     """Minimum and maximum offset of the queue."""
     offset: int = 0
+    committed: int = 0
+    """The consumer offset of an orderly group."""
     invisible_ms: int = 0
     receipt: str | None = None
     cause: str = ""
@@ -117,8 +119,10 @@ _TEXTS: dict[int, Callable[[Refused], tuple[int, str]]] = {
     lib.RMQ_POP_BAD_EXPRESSION: lambda asked: (
         ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
     ),
-    lib.RMQ_POP_IS_ORDERLY: lambda asked: (
-        ResponseCode.SYSTEM_ERROR, "orderly POP is not yet supported: order must be false"
+    lib.RMQ_POP_NOT_OF_BATCH: lambda asked: (
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"offset is illegal, key:{asked.topic}@{asked.group}@{asked.queue_id}, old:{asked.committed}, "
+        f"commit:{asked.offset}, next:-1, /{asked.client}",
     ),
     lib.RMQ_POP_BAD_INVISIBLE: lambda asked: (
         ResponseCode.INVALID_PARAMETER, f"invisibleTime = {asked.invisible_ms} is outside 0..{INVISIBLE_MS_MAX}"

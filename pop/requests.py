@@ -16,7 +16,7 @@ from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
 from ringmq.ipc.plain_requests import Record, text_at
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
-from ringmq.pop.batch_acks import checked_flag, read_batch_ack
+from ringmq.pop.batch_acks import AckGroup, checked_flag, read_batch_ack
 from ringmq.pop.filter_queue import Expression, FilterQueue, Found
 from ringmq.pop.filters import Filters
 from ringmq.pop.native_desk import OF_RECEIPTS, TABLES, NativeDesk
@@ -27,7 +27,7 @@ from ringmq.pop.window_names import WindowNames
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
-from ringmq.remoting.names import is_retry_topic
+from ringmq.remoting.names import is_retry_topic, pop_retry_topic
 from ringmq.services.kit.serving import Serving
 from ringmq.store.config_files import ConfigFileError
 
@@ -36,6 +36,8 @@ BATCH = 64
 TRIES = 4
 """Times that a request is served again after something was made for it."""
 ORDERLY: int = lib.RMQ_POP_ORDERLY
+RETRY_V2 = 2
+"""Topic flag of a receipt."""
 
 
 class _Later(NamedTuple):
@@ -215,7 +217,7 @@ class PopRequests:
         return Refused(
             code, text_at(fields.group, texts), topic, int(fields.queue_id), request.connection.address,
             self._config().broker_ip1, queues, bounds, int(fields.offset) if has_receipt else 0,
-            int(fields.invisible_ms), receipt, self._cause() or "",
+            int(self._desk.struct.committed_offset), int(fields.invisible_ms), receipt, self._cause() or "",
         )  # fmt: skip
 
     def _slow(self) -> list[Request]:
@@ -305,12 +307,23 @@ class PopRequests:
         is_own = batch.broker == self._config().broker_name
         if not is_own:
             self._desk.count(Counter.ACKS_FOREIGN, len(batch.acks))
-        for ack, flag in zip(batch.acks, flags, strict=True):
-            if is_own and ack.revive_queue != ORDERLY:
-                self._desk.ack_bits(
-                    ack.group, ack.topic, flag, ack.queue_id, ack.start_offset, ack.pop_time_ms, ack.bits
-                )
-        return request.reply()
+        reply = request.reply()
+        for ack, flag in zip(batch.acks, flags, strict=True) if is_own else ():
+            names = ack.group, ack.topic, flag, ack.queue_id, ack.start_offset, ack.pop_time_ms, ack.bits
+            if ack.revive_queue != ORDERLY:
+                self._desk.ack_bits(*names)
+            elif (illegal := self._desk.ack_order_bits(*names)) is not None:
+                reply = self._not_of_batch(request, ack, flag, *illegal)
+        return reply
+
+    def _not_of_batch(self, request: Request, ack: AckGroup, flag: int, offset: int, committed: int) -> RemotingCommand:
+        topic = ack.topic if not flag else pop_retry_topic(ack.group, ack.topic, is_v2=flag == RETRY_V2)
+        asked = Refused(
+            request.command.code, ack.group, topic, ack.queue_id, request.connection.address, "", offset=offset,
+            committed=committed,
+        )  # fmt: skip
+        code, remark, fields = refusal(lib.RMQ_POP_NOT_OF_BATCH, asked)
+        return request.reply(code, remark, fields)
 
 
 def _name(entry: Any) -> str:

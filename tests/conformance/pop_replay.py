@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,11 +108,9 @@ class Replay:
         }  # fmt: skip
         self._side.ask(RequestCode.POP_MESSAGE, fields)
 
-    def run(self, steps: Iterable[Step], is_passed_over: Callable[[Step], bool] = lambda step: False) -> None:
-        """Play steps, but for those that are passed over."""
+    def run(self, steps: Iterable[Step]) -> None:
+        """Play steps."""
         for step in steps:
-            if is_passed_over(step):
-                continue
             if (step.part, step.scenario) in SENDS and (step.part, step.scenario) not in self._sent:
                 self._sent.add((step.part, step.scenario))
                 self._send(step.part, SENDS[step.part, step.scenario])

@@ -1,14 +1,13 @@
 """The recorded pops of a stock broker, played again: nothing may differ but times.
 
-Against RingMQ, `LATER_SCENES` names what it does not have yet, and `DIFFERS` what it does otherwise by design, with its
-own answer.
+Against RingMQ, `DIFFERS` has what it does otherwise by design, with its own answer.
 """
 
 from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.conformance.pop_recording import BROKER, CLUSTER, Answer, Step, script
+from tests.conformance.pop_recording import BROKER, CLUSTER, Answer, script
 from tests.conformance.pop_replay import Replay
 from tests.conformance.servers import SMALL_FILES, Server
 
@@ -17,12 +16,8 @@ SETTINGS = {
     **SMALL_FILES, "brokerName": BROKER, "brokerClusterName": CLUSTER, "enablePropertyFilter": True,
     "defaultTopicQueueNums": 4,
 }  # fmt: skip
-COMPARED_MIN = {"stock": 213, "ringmq": 179}
+COMPARED_MIN = 213
 
-LATER_SCENES: Mapping[str, str] = {
-    "order": "orderly pops come later",
-}
-"""By the beginnings of their names."""
 DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
     ("setup", "remark"): ("", "stock's answers about topics have a text that says nothing"),
     ("offset-after-pop", "offsets"): ((0, 0, 0, 0), "an offset stays at the first open message"),
@@ -31,17 +26,13 @@ DIFFERS: Mapping[tuple[str, str], tuple[object, str]] = {
 """By scene and what differs: RingMQ's own answer, and the reason."""
 
 
-def is_later(step: Step) -> bool:
-    return step.scenario.startswith(tuple(LATER_SCENES))
-
-
 def test_recorded_pops_are_answered_as_they_were(kind: str, started: Callable[..., Server]) -> None:
     server = started(kind, "recorded-pops", settings=SETTINGS)
     steps = script()
     replay = Replay(server.broker, [step for step in steps if isinstance(step, Answer)])
     try:
         replay.wake()
-        replay.run(steps, is_later if kind == "ringmq" else lambda step: False)
+        replay.run(steps)
     finally:
         replay.close()
     by_design = DIFFERS if kind == "ringmq" else {}
@@ -53,6 +44,6 @@ def test_recorded_pops_are_answered_as_they_were(kind: str, started: Callable[..
     assert not wrong, "\n".join(
         f"{one.scenario}: {one.what}: {one.recorded} was recorded, not {one.seen}" for one in wrong
     )
-    assert replay.compared >= COMPARED_MIN[kind]
+    assert replay.compared >= COMPARED_MIN
     seen = {(one.scenario, one.what) for one in replay.differences}
     assert seen == by_design.keys(), "each difference by design is still there"

@@ -133,7 +133,6 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"consumerGroup": "none"}, 26, "subscription group [none] does not exist,"),
     ({"consumerGroup": "off"}, 16, "subscription group no permission, off"),
     ({"topic": "closed"}, 16, "the topic[closed] peeking message is forbidden"),
-    ({"order": "true"}, 1, "orderly POP is not yet supported: order must be false"),
 ]
 
 
@@ -150,14 +149,13 @@ def test_refusals(stage: Stage, fields: dict[str, Any], code: int, remark: str, 
 
 def test_the_checks_have_the_order_of_stock(stage: Stage) -> None:
     stage.set(broker_permission=2, auto_create_subscription_group=False)
-    everything = {"topic": "none", "queueId": 9, "consumerGroup": "none", "order": "true"}
+    everything = {"topic": "none", "queueId": 9, "consumerGroup": "none"}
     assert stage.notification(**everything).command.remark == "the broker[] peeking message is forbidden"
     stage.set(broker_permission=6)
     for name, right, code in (
         ("topic", "T", 17),
         ("queueId", 2, 29),
         ("consumerGroup", "G", 26),
-        ("order", "false", 1),
     ):
         assert stage.notification(**everything).code == code
         everything[name] = right

@@ -46,7 +46,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         ({"expType": "SQL92", "exp": "a >", "bornTime": 0}, 23, "parse the consumer's subscription failed"),
         ({"expType": "XPATH", "exp": "a"}, 23, "parse the consumer's subscription failed"),
         ({"exp": "||"}, 23, "parse the consumer's subscription failed"),
-        ({"order": "true"}, 1, "orderly POP is not yet supported: order must be false"),
         ({"invisibleTime": -1}, 29, f"invisibleTime = -1 is outside 0..{MONTH_MS}"),
         ({"invisibleTime": MONTH_MS + 1}, 29, f"invisibleTime = {MONTH_MS + 1} is outside 0..{MONTH_MS}"),
     ],
@@ -70,17 +69,16 @@ def test_pops_that_are_served(stage: Stage, fields: dict[str, Any]) -> None:
 
 def test_checks_have_the_order_of_stock(stage: Stage) -> None:
     wrong: dict[str, Any] = {
-        "bornTime": 1, "maxMsgNums": 33, "queueId": 4, "consumerGroup": "NO", "exp": "||", "order": "true",
+        "bornTime": 1, "maxMsgNums": 33, "queueId": 4, "consumerGroup": "NO", "exp": "||",
         "invisibleTime": -1,
     }  # fmt: skip
     codes = []
     for name, right in (
-        ("bornTime", 0), ("maxMsgNums", 1), ("queueId", 0), ("consumerGroup", "G"), ("exp", "*"), ("order", "false"),
-        ("invisibleTime", 1),
+        ("bornTime", 0), ("maxMsgNums", 1), ("queueId", 0), ("consumerGroup", "G"), ("exp", "*"), ("invisibleTime", 1),
     ):  # fmt: skip
         codes.append(stage.pop(**wrong).code)
         wrong[name] = right
-    assert codes == [210, 29, 29, 26, 23, 1, 29]
+    assert codes == [210, 29, 29, 26, 23, 29]
     assert stage.pop(**wrong).code == 0
 
 
@@ -137,7 +135,6 @@ def test_texts_are_bounded(stage: Stage, fields: dict[str, Any], code: int, rema
          "java.lang.IllegalArgumentException: split extraInfo is null, "
          "org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil.split(ExtraInfoUtil.java:35)"),
         ({"extraInfo": "x 1 2 3 0 broker-a 0 0"}, 1, 'java.lang.NumberFormatException: For input string: "x"'),
-        ({"extraInfo": "0 1 60000 999 0 broker-a 0 0"}, 1, "orderly POP is not yet supported: order must be false"),
         ({"extraInfo": "0 " * 600}, 1, None),
     ],
 )  # fmt: skip

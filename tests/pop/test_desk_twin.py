@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from desk_stage import Answer, Stage, receipts
+from desk_stage import CHANGE, Answer, Stage, receipts
 
 from ringmq.native import lib
 from ringmq.pop.desk_twin import NORMAL, RETRY_V1, RETRY_V2, Message, Settings, TwinAnswer, TwinDesk, TwinQueue
@@ -26,18 +26,26 @@ class Pair:
         )  # fmt: skip
         self.stage.kit.header.settings.pull_memory_bytes_max = settings.bytes_max
         self.stage.group("G")
+        self.stage.group("O")
         queues = {NORMAL: rng.randrange(1, 5), RETRY_V1: rng.randrange(2), RETRY_V2: rng.randrange(3)}
         self.queues: dict[int, list[TwinQueue]] = {}
         for flag, count in queues.items():
             if count:
                 self.stage.topic(TOPICS[flag], count)
             self.queues[flag] = [TwinQueue() for _ in range(count)]
+        self.orderly = [TwinQueue(messages=queue.messages) for queue in self.queues[NORMAL]]
+        """The same queues, as an orderly group sees them."""
         for _ in range(20):
-            self.stage.pop()  # a pop that lacks a window begins again, with another choice
+            self.stage.pop()
+            self.stage.pop(group="O")  # a pop that lacks a window begins again, with another choice
         state = self.stage.desk.native.struct.random
         self.twin = TwinDesk(self.queues, settings, state)
         self.open: list[tuple[Answer, TwinAnswer]] = []
         self.told: set[str] = set()
+        self.batches: dict[tuple[int, int], str] = {}
+        """Receipts of the orderly group, by queue and offset."""
+        self.over: set[tuple[int, int, str]] = set()
+        """Messages whose time is over, with their receipts."""
 
     def send(self) -> None:
         flag = self.rng.choice([flag for flag, queues in self.queues.items() if queues])
@@ -57,6 +65,8 @@ class Pair:
         queue = self.queues[flag][number]
         if queue.messages:
             queue.first = min(len(queue.messages) - 1, queue.first + self.rng.randrange(3))
+            if flag == NORMAL:
+                self.orderly[number].first = queue.first
             topic_id = self.stage.plane.topic_find(TOPICS[flag])
             assert topic_id is not None
             self.stage.kit.queue(topic_id, number).min_offset = queue.first
@@ -79,6 +89,40 @@ class Pair:
         answer = self.stage.notification(queueId=queue_id)
         assert answer.fields["hasMsg"] == str(self.twin.has_message(queue_id)).lower()
         self.told.add(answer.fields["hasMsg"])
+        attempt = self.rng.choice(["", "a1", "a2"])
+        answer = self.stage.notification(group="O", order="true", attemptId=attempt)
+        assert answer.fields["hasMsg"] == str(self.twin.has_batch(self.orderly, attempt)).lower()
+
+    def pop_in_order(self) -> None:
+        wanted, attempt = self.rng.choice([1, 2, 5, 32]), self.rng.choice(["", "a1", "a2"])
+        expected = self.twin.pop_in_order(self.orderly, wanted, attempt)
+        answer = self.stage.pop(group="O", maxMsgNums=wanted, order="true", attemptId=attempt)
+        assert answer.code == (0 if expected.picks else 210)
+        assert answer.fields["startOffsetInfo"] == expected.starts
+        assert answer.fields["msgOffsetInfo"] == expected.offsets
+        assert answer.fields["orderCountInfo"] == expected.orders
+        assert answer.fields["restNum"] == str(expected.rest)
+        for receipt in receipts(answer) if expected.picks else ():
+            queue_id, offset = map(int, receipt.split(" ")[6:])
+            self.batches[queue_id, offset] = receipt
+
+    def end_batch(self) -> None:
+        """Acknowledge some messages of a batch, or let their time be over."""
+        number = self.rng.randrange(len(self.orderly))
+        queue, is_acked = self.orderly[number], self.rng.random() < 0.5
+        for offset in self.rng.sample(queue.open, len(queue.open) if self.rng.random() < 0.7 else len(queue.open) // 2):
+            if offset < queue.next_offset:
+                continue
+            receipt = self.batches[number, offset]
+            if is_acked:
+                answer = self.stage.ack(receipt, group="O")
+                assert answer.code == (208 if offset < queue.first else 0)
+                if not answer.code:
+                    queue.ack(offset)
+            elif offset >= queue.first:
+                self.stage.ack(receipt, group="O", code=CHANGE, invisibleTime=0)
+                self.over.add((number, offset, receipt))
+        queue.is_over = all((number, offset, self.batches[number, offset]) in self.over for offset in queue.open)
 
     def unsent(self) -> None:
         if self.open:
@@ -101,8 +145,11 @@ def test_c_chooses_as_the_twin_does(tmp_path: Path, seed: int) -> None:
     for _ in range(4):
         pair.send()
     for _ in range(120):
-        steps = [pair.pop, pair.notification, pair.send, pair.unsent, pair.ack, pair.retain]
-        rng.choices(steps, [12, 6, 3, 3, 3, 1])[0]()
+        acts = [
+            pair.pop, pair.notification, pair.send, pair.unsent, pair.ack, pair.retain, pair.pop_in_order,
+            pair.end_batch,
+        ]  # fmt: skip
+        rng.choices(acts, [12, 6, 3, 3, 3, 1, 6, 6])[0]()
     assert pair.told == {"true", "false"}
     assert pair.stage.desk.native.struct.trouble_error == 0
     assert lib.rmq_pop_entries_free(pair.stage.windows) > 0

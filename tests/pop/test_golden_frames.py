@@ -42,7 +42,7 @@ class Pair(NamedTuple):
 
 
 def pairs() -> list[Pair]:
-    """Requests of POP with their answers. Orderly ones are left out."""
+    """Requests of POP with their answers."""
     open_: dict[tuple[int, int], tuple[str, bytes]] = {}
     found = []
     for line in FRAMES.read_text().splitlines():
@@ -54,12 +54,12 @@ def pairs() -> list[Pair]:
             open_[key] = row["scenario"], frame
         elif row["dir"] == "resp" and key in open_:
             name, request = open_.pop(key)
-            if not name.startswith("order-"):
-                found.append(Pair(f"{row['part']}-{name}", request, frame))
+            found.append(Pair(f"{row['part']}-{name}", request, frame))
     return found
 
 
 PAIRS = pairs()
+_INFOS = ("startOffsetInfo", "msgOffsetInfo", "orderCountInfo")
 
 
 def header(frame: bytes) -> bytes:
@@ -110,7 +110,7 @@ def test_batches_are_read() -> None:
 def test_answers_have_the_bytes_of_stock(pair: Pair) -> None:
     command = pair.answered
     fields, remark = command.ext_fields, (command.remark or "").encode()
-    kept = [ffi.from_buffer(fields.get(name, "").encode()) for name in ("startOffsetInfo", "msgOffsetInfo")]
+    kept = [ffi.from_buffer(fields.get(name, "").encode()) for name in _INFOS]
     text: Any = ffi.from_buffer(remark)
     has_infos = "startOffsetInfo" in fields
     answer = ffi.new("struct rmq_pop_answer *", {
@@ -121,6 +121,7 @@ def test_answers_have_the_bytes_of_stock(pair: Pair) -> None:
         "pop_time_ms": int(fields["popTime"]), "invisible_ms": int(fields["invisibleTime"]),
         "rest": int(fields.get("restNum", -1)), "revive_queue": int(fields["reviveQid"]),
         "starts": kept[0] if has_infos else ffi.NULL, "offsets": kept[1] if has_infos else ffi.NULL,
+        "counts": kept[2] if "orderCountInfo" in fields else ffi.NULL, "counts_length": len(kept[2]),
         "starts_length": len(kept[0]), "offsets_length": len(kept[1]), "body_length": len(command.body),
     })  # fmt: skip
     out = ffi.new("uint8_t[]", lib.rmq_pop_answer_bound(answer))
@@ -187,4 +188,6 @@ def test_answers_to_looks_have_the_bytes_of_stock(pair: Pair) -> None:
 
 def test_looks_of_each_kind_are_recorded() -> None:
     names = {pair.name for pair in PAIRS if pair.asked.code in (PEEK, POLLING_INFO)}
-    assert names == {"1-peek", "1-peek-empty", "1-polling-info", "1-polling-info-none"}
+    assert names == {
+        "1-peek", "1-peek-empty", "1-polling-info", "1-polling-info-none", "3-order-polling-info",
+    }  # fmt: skip

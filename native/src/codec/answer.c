@@ -413,7 +413,7 @@ size_t rmq_fields_answer_put(uint8_t *to, const struct rmq_answer_head *head, co
 
 size_t rmq_pop_answer_bound(const struct rmq_pop_answer *a)
 {
-    return head_bound(&a->head) + 288 + (size_t)a->starts_length + a->offsets_length;
+    return head_bound(&a->head) + 320 + (size_t)a->starts_length + a->offsets_length + a->counts_length;
 }
 
 #define FIELD(text, value_at, bytes) \
@@ -438,6 +438,8 @@ size_t rmq_pop_answer_put(uint8_t *to, const struct rmq_pop_answer *a)
         at = FIELD("startOffsetInfo", a->starts, a->starts_length);
     if (a->rest >= 0)
         at = NUMBER("restNum", a->rest);
+    if (a->counts)
+        at = FIELD("orderCountInfo", a->counts, a->counts_length);
     at = NUMBER("popTime", a->pop_time_ms);
     at = NUMBER("reviveQid", a->revive_queue);
     if (a->offsets)

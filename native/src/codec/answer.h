@@ -62,7 +62,8 @@ struct rmq_pop_answer {
     int64_t pop_time_ms, invisible_ms;
     int64_t rest;                   /* restNum; below 0: it is left out */
     const uint8_t *starts, *offsets; /* startOffsetInfo and msgOffsetInfo; NULL: they are left out */
-    uint32_t starts_length, offsets_length;
+    const uint8_t *counts;          /* orderCountInfo; NULL: it is left out */
+    uint32_t starts_length, offsets_length, counts_length;
     int32_t revive_queue;           /* of a receipt: a client may write any number there */
     uint32_t body_length;           /* sent behind the frame header */
 };

@@ -23,6 +23,7 @@ struct asked {
     const struct rmq_pop_fields *fields;
     const uint8_t *text;
     uint32_t group_id;
+    struct rmq_pop_attempt attempt;
     struct rmq_pop_source origin;
     const struct rmq_pop_filter *filter;
 };
@@ -89,8 +90,6 @@ static uint32_t check(struct rmq_pop_desk *d, struct asked *a)
     uint32_t why = find_topic(d, a);
     if (why == RMQ_POP_SERVED)
         why = find_filter(d, a);
-    if (why == RMQ_POP_SERVED && f->order)
-        why = RMQ_POP_IS_ORDERLY;
     if (why == RMQ_POP_SERVED && (f->invisible_ms < 0 || f->invisible_ms > RMQ_POP_INVISIBLE_MS_MAX))
         why = RMQ_POP_BAD_INVISIBLE;
     return why;
@@ -145,8 +144,10 @@ static uint32_t pick(struct rmq_pop_desk *d, struct asked *a, struct rmq_pop_pic
 {
     struct rmq_pop_source retry, other;
     uint32_t turn = random_of_100(d), why = RMQ_POP_SERVED;
-    int has_retry = find_retry(d, a, turn, &retry), is_first = has_retry && turn < d->retry_percent;
     a->origin.turn = turn;
+    if (p->order)
+        return rmq_pop_pick_topic(d, p, a->group_id, &a->origin); /* an orderly group has no retry topic */
+    int has_retry = find_retry(d, a, turn, &retry), is_first = has_retry && turn < d->retry_percent;
     if (is_first)
         why = rmq_pop_pick_topic(d, p, a->group_id, &retry);
     if (why == RMQ_POP_SERVED)
@@ -235,8 +236,30 @@ static uint8_t *put_entry(uint8_t *at, const struct rmq_pop_pick *pick, int is_f
     return at;
 }
 
-/* startOffsetInfo, and msgOffsetInfo behind it. */
-static void put_infos(const struct rmq_pop_picks *p, uint8_t *to, struct rmq_pop_answer *answer)
+/* orderCountInfo: the messages that came before, then the lowest count of the queue, which old clients read. */
+static uint8_t *put_counts(const struct rmq_pop_desk *d, const struct rmq_pop_pick *pick, uint8_t *at, int is_first)
+{
+    const struct rmq_pop_order *order = rmq_pop_order_at(d->windows, pick->place);
+    uint16_t lowest = UINT16_MAX;
+    for (uint32_t i = 0; i < order->count; i++) {
+        lowest = order->consumed[i] < lowest ? order->consumed[i] : lowest;
+        if (!order->consumed[i])
+            continue;
+        if (!is_first)
+            *at++ = ';';
+        is_first = 0;
+        memcpy(at, "0 qo", 4);
+        at = rmq_put_decimal(at + 4, pick->queue_id);
+        *at++ = '%';
+        at = rmq_put_decimal(at, rmq_pop_order_offset(order, i));
+        *at++ = ' ';
+        at = rmq_put_decimal(at, order->consumed[i]);
+    }
+    return rmq_put_decimal(put_entry(at, pick, is_first), lowest);
+}
+
+/* startOffsetInfo, msgOffsetInfo behind it, and then orderCountInfo. */
+static void put_infos(const struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint8_t *to, struct rmq_pop_answer *answer)
 {
     uint8_t *at = to;
     for (uint32_t i = 0; i < p->pick_count; i++)
@@ -253,6 +276,12 @@ static void put_infos(const struct rmq_pop_picks *p, uint8_t *to, struct rmq_pop
         }
     }
     answer->offsets_length = (uint32_t)(at - to);
+    if (!p->order)
+        return;
+    answer->counts = to = at;
+    for (uint32_t i = 0; i < p->pick_count; i++)
+        at = put_counts(d, &p->picks[i], at, !i);
+    answer->counts_length = (uint32_t)(at - to);
 }
 
 static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int32_t code, int64_t pop_time_ms, uint32_t revive_queue,
@@ -261,7 +290,8 @@ static uint32_t put_empty(const struct rmq_pop_row *row, uint8_t *to, int32_t co
     const uint8_t *none = (const uint8_t *)"";
     struct rmq_pop_answer answer = {
         .head = rmq_pop_head_of(row, code, EMPTY_REMARK), .pop_time_ms = pop_time_ms, .invisible_ms = row->pop.invisible_ms,
-        .rest = rest, .starts = none, .offsets = none, .revive_queue = (int32_t)revive_queue};
+        .rest = rest, .starts = none, .offsets = none, .counts = row->pop.order ? none : NULL,
+        .revive_queue = (int32_t)revive_queue};
     return (uint32_t)rmq_pop_answer_put(to, &answer);
 }
 
@@ -297,11 +327,24 @@ static uint32_t put_receipt(const struct rmq_pop_desk *d, uint8_t *to, const str
     return (uint32_t)(rmq_put_decimal(at, offset) - to);
 }
 
+/* Entries for a pick, or the batch of an orderly group. */
+static int give_pick(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, const struct rmq_pop_pick *pick,
+                     const struct rmq_pop_give *give)
+{
+    int64_t offsets[RMQ_POP_MESSAGES_MAX];
+    for (uint32_t i = 0; i < pick->count; i++)
+        offsets[i] = p->messages[pick->first + i].queue_offset;
+    if (p->order)
+        return rmq_pop_order_give(d->windows, pick->place, give, p->order, offsets, pick->count);
+    return pick->is_again ? rmq_pop_give_again(d->windows, pick->place, give, offsets, pick->count)
+                          : rmq_pop_window_give(d->windows, pick->place, give, offsets, pick->count);
+}
+
 /* Publishes the entries of all picks, for the answer with this serial. */
 static void give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_give *give, uint32_t serial)
 {
     uint32_t places[RMQ_POP_MESSAGES_MAX];
-    int64_t starts[RMQ_POP_MESSAGES_MAX], offsets[RMQ_POP_MESSAGES_MAX];
+    int64_t starts[RMQ_POP_MESSAGES_MAX];
     rmq_pop_given_begin(d->given, serial);
     for (uint32_t i = 0; i < p->pick_count; i++) {
         struct rmq_pop_pick *pick = &p->picks[i];
@@ -310,15 +353,13 @@ static void give_all(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq
         places[i] = pick->place;
         starts[i] = pick->start_offset;
     }
-    give->pop_time_ms = rmq_pop_time_for(d->windows, places, starts, p->pick_count, d->now_ms);
+    give->pop_time_ms = p->order ? rmq_pop_order_time_for(d->windows, places, p->pick_count, d->now_ms)
+                                 : rmq_pop_time_for(d->windows, places, starts, p->pick_count, d->now_ms);
     for (uint32_t i = 0; i < p->pick_count; i++) {
         const struct rmq_pop_pick *pick = &p->picks[i];
-        for (uint32_t j = 0; j < pick->count; j++)
-            offsets[j] = p->messages[pick->first + j].queue_offset;
         give->start_offset = pick->start_offset;
         give->next_offset = pick->next_offset;
-        int rc = pick->is_again ? rmq_pop_give_again(d->windows, pick->place, give, offsets, pick->count)
-                                : rmq_pop_window_give(d->windows, pick->place, give, offsets, pick->count);
+        int rc = give_pick(d, p, pick, give);
         RMQ_INVARIANT(rc == 0, rc, pick->place, pick->count, give->pop_time_ms); /* entries were free */
         uint32_t id = rmq_pop_window_at(d->windows, pick->place)->id;
         rmq_pop_given_add(d->given, pick->place, id, pick->start_offset, give->pop_time_ms);
@@ -356,11 +397,11 @@ static int put_records(struct rmq_pop_desk *d, const struct rmq_pop_row *row, co
 static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_picks *p,
                        const struct rmq_pop_give *give, const struct rmq_pop_body *body, uint32_t serial)
 {
-    uint8_t infos[2 * INFO_BYTES_MAX], header[HEADER_BYTES_MAX];
+    uint8_t infos[3 * INFO_BYTES_MAX], header[HEADER_BYTES_MAX];
     struct rmq_pop_answer answer = {
         .head = rmq_pop_head_of(row, 0, FOUND_REMARK), .pop_time_ms = give->pop_time_ms, .invisible_ms = give->invisible_ms,
         .rest = p->rest, .revive_queue = give->revive_queue, .body_length = (uint32_t)body->bytes};
-    put_infos(p, infos, &answer);
+    put_infos(d, p, infos, &answer);
     uint32_t header_bytes = (uint32_t)rmq_pop_answer_put(header, &answer);
     struct rmq_records_head *head = (struct rmq_records_head *)d->payload;
     struct rmq_record_piece *pieces = (struct rmq_record_piece *)(head + 1);
@@ -400,7 +441,7 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
     uint32_t serial = row->held ? row->serial : rmq_pop_given_serial(d->given);
     struct rmq_pop_key key = key_of(a);
     give_all(d, p, &give, serial);
-    d->share += p->message_count; /* more than it is, until the next turn looks again */
+    d->share += p->order ? 0 : p->message_count; /* more than it is, until the next turn looks again */
     if (!put_records(d, row, p, &give, &body)) {
         rmq_pop_given_unsent(d->given, d->windows, serial);
         p->rest += p->message_count;
@@ -415,7 +456,8 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
 
 uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
-    struct asked asked = {.fields = &row->pop, .text = row->text};
+    struct asked asked = {.fields = &row->pop, .text = row->text,
+                          .attempt = {row->text + row->pop.attempt.at, row->pop.attempt.length}};
     uint32_t why = check(d, &asked);
     if (why == RMQ_POP_SERVED && rmq_pop_is_of_another_topic(d, row, asked.origin.topic_id))
         why = RMQ_POP_NO_TOPIC;
@@ -423,16 +465,16 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         return why;
     struct rmq_pop_picks picks = {
         .wanted = row->pop.messages_max > 0 && !row->asked.is_oneway ? (uint32_t)row->pop.messages_max : 0, .filter = asked.filter,
-        .is_woken = row->held && !row->is_last,
+        .is_woken = row->held && !row->is_last, .order = row->pop.order ? &asked.attempt : NULL,
         .log_end = rmq_load(&d->plane->watermarks->append_offset), .bytes = HEADER_BYTES_MAX,
         .room = rmq_pop_room(d, row->ask.role) - 2 * HEADER_BYTES_MAX, .lowest = UINT64_MAX};
-    if (picks.wanted && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, asked.group_id))) {
+    if (picks.wanted && !picks.order && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, asked.group_id))) {
         rmq_pop_count(d, RMQ_POP_COUNT_BOUND, !row->held); /* a poll tries again and again */
         picks.wanted = 0;
     }
     why = pick(d, &asked, &picks);
     if (why == RMQ_POP_SERVED) {
-        uint32_t revive_queue = d->revive_turn++ % d->revive_queues;
+        uint32_t revive_queue = picks.order ? RMQ_POP_ORDERLY : d->revive_turn++ % d->revive_queues;
         take_copies(d, &picks);
         why = picks.message_count ? serve_found(d, row, &asked, &picks, revive_queue)
                                   : serve_empty(d, row, &asked, &picks, revive_queue);

@@ -152,8 +152,6 @@ static int64_t read_base64(struct text text, uint8_t *to, uint32_t room)
 
 static void acknowledge(struct rmq_pop_desk *d, const struct group *g, const uint8_t *bits, uint32_t bit_bytes)
 {
-    if (g->revive_queue == RMQ_POP_ORDERLY)
-        return; /* there are none */
     rmq_pop_ack_bits(d, g->consumer_group.at, g->consumer_group.length, g->topic.at, g->topic.length, g->flag, g->queue_id,
                      g->start_offset, g->pop_time_ms, bits, bit_bytes);
 }
@@ -184,6 +182,7 @@ static int64_t read_body(struct rmq_pop_desk *d, const uint8_t *body, uint32_t l
             read_group(&s, &g);
             int64_t bytes = s.failed ? -1 : read_base64(g.bits, bits, sizeof bits);
             s.failed |= bytes < 0 || ++groups > RMQ_POP_BATCH_GROUPS_MAX;
+            s.failed |= g.revive_queue == RMQ_POP_ORDERLY; /* its answer may need a text */
             if (applies && !s.failed)
                 acknowledge(d, &g, bits, (uint32_t)bytes);
         } while (!s.failed && next_is(&s, ','));

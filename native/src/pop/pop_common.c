@@ -100,6 +100,18 @@ void rmq_pop_desk_wake(struct rmq_pop_desk *d)
         rmq_role_wake(d->plane, (uint32_t)__builtin_ctzll(d->wakes));
 }
 
+void rmq_pop_wake_order(struct rmq_pop_desk *d, uint32_t group_id, uint32_t queue_slot)
+{
+    const struct rmq_queue *queue = rmq_queue_at(d->plane, queue_slot);
+    struct rmq_pop_key key = {.topic_id = queue->topic_id, .group_id = group_id};
+    for (key.kind = 0; key.kind < RMQ_POP_POLL_KINDS; key.kind++) {
+        key.queue_id = (int32_t)queue->queue_id;
+        rmq_pop_polls_wake_key(d->polls, &key);
+        key.queue_id = -1;
+        rmq_pop_polls_wake_key(d->polls, &key);
+    }
+}
+
 int rmq_pop_has_room(struct rmq_pop_desk *d)
 {
     if (rmq_pop_entries_free(d->windows) < ENTRIES_MIN)

@@ -15,6 +15,7 @@
 #include "pop/pop_filters.h"
 #include "pop/pop_given.h"
 #include "pop/pop_index.h"
+#include "pop/pop_orders.h"
 #include "pop/pop_polls.h"
 #include "pop/pop_requests.h"
 #include "pop/pop_windows.h"
@@ -40,7 +41,7 @@
 #define RMQ_POP_NO_GROUP 22
 #define RMQ_POP_GROUP_DISABLED 23
 #define RMQ_POP_BAD_EXPRESSION 24
-#define RMQ_POP_IS_ORDERLY 25
+#define RMQ_POP_NOT_OF_BATCH 25      /* the batch of an orderly group has no such message */
 #define RMQ_POP_BAD_INVISIBLE 26     /* invisibleTime is not in 0..RMQ_POP_INVISIBLE_MS_MAX */
 #define RMQ_POP_BAD_OFFSET 27        /* outside of the queue */
 #define RMQ_POP_BAD_RECEIPT 28
@@ -134,6 +135,7 @@ struct rmq_pop_desk {
     uint32_t trouble_slot;           /* queue that could not be read last, */
     int32_t trouble_error;           /* and the error; 0: none since the owner has reset it */
     int64_t trouble_offset;
+    int64_t committed_offset;        /* NOT_OF_BATCH: what the group has done */
     struct rmq_pop_row row;
 };
 
@@ -150,6 +152,11 @@ void rmq_pop_desk_wake(struct rmq_pop_desk *d);
 uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t group_length, const uint8_t *topic,
                           uint32_t topic_length, uint32_t flag, int32_t queue_id, int64_t start_offset, int64_t pop_time_ms,
                           const uint8_t *bits, uint32_t bit_bytes);
+/* The same for a receipt of an orderly group. *illegal: the last offset that the batch does not have, -1 = none; committed_offset of
+ * the desk was that of the group then. */
+uint64_t rmq_pop_ack_order_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t group_length, const uint8_t *topic,
+                                uint32_t topic_length, uint32_t flag, int32_t queue_id, int64_t start_offset, int64_t pop_time_ms,
+                                const uint8_t *bits, uint32_t bit_bytes, int64_t *illegal);
 /* cdef-end */
 
 /* --- for the files of the desk --- */
@@ -199,6 +206,8 @@ static inline void rmq_pop_count_acked(struct rmq_pop_desk *d, int64_t pop_time_
     if (done)
         rmq_latency_count(d->acked, (d->now_ms - pop_time_ms) * 1000, done);
 }
+/* The queue of an orderly group may be free: a poll that waits for it looks again, and one that waits for any queue. */
+void rmq_pop_wake_order(struct rmq_pop_desk *d, uint32_t group_id, uint32_t queue_slot);
 /* 1 if some entries are free, after entries of revived messages were given up. */
 int rmq_pop_has_room(struct rmq_pop_desk *d);
 /* 1 if the group has its share of the entries. Those of revived messages, which give way, do not count. */

@@ -5,6 +5,7 @@
 #include "pop/pop_hold.h"
 
 #define ANSWER_BYTES_MAX 512
+#define NS_A_MS 1000000ll
 
 /* --- the look --------------------------------------------------------------------------------------------------- */
 
@@ -14,6 +15,7 @@ struct look {
     int64_t there;
     int64_t ends;                /* of all queues, their sum */
     uint32_t is_behind;          /* some are there that a pop cannot get now */
+    const struct rmq_pop_attempt *order; /* of an orderly pop; NULL: another one */
 };
 
 /* Messages that were returned and that retention has left. */
@@ -36,15 +38,17 @@ static void look_at_queue(struct rmq_pop_desk *d, struct look *look, uint32_t gr
     uint32_t place = rmq_pop_window_of(d, group_id, slot);
     int64_t next = rmq_offset_get(d->plane, group_id, slot);
     if (place != RMQ_NONE) {
+        if (look->order && rmq_pop_order_blocks(d->windows, place, look->order, d->now_ns / NS_A_MS))
+            return;
         next = rmq_pop_window_at(d->windows, place)->next_offset;
-        count = returned_of(d, place, min_offset);
+        count = look->order ? 0 : returned_of(d, place, min_offset);
     }
     if (next < min_offset)
         next = min_offset;
     if (max_offset > next)
         count += max_offset - next;
     look->ends += max_offset;
-    if (count && place != RMQ_NONE && d->open_max && rmq_pop_open_messages(d->windows, place) > d->open_max)
+    if (count && place != RMQ_NONE && d->open_max && rmq_pop_held_messages(d->windows, place) > d->open_max)
         look->is_behind = 1;
     else
         look->there += count;
@@ -63,13 +67,16 @@ static void look_at_retries(struct rmq_pop_desk *d, struct look *look, const str
         look_at_topic(d, look, key->group_id, id, rmq_topic_read_queues(rmq_load(&rmq_topic_at(d->plane, id)->config)));
 }
 
-static struct look look_for(struct rmq_pop_desk *d, const struct rmq_pop_key *key, uint32_t queues, int64_t enough)
+static struct look look_for(struct rmq_pop_desk *d, const struct rmq_pop_key *key, uint32_t queues, int64_t enough,
+                            const struct rmq_pop_attempt *order)
 {
-    struct look look = {.enough = enough};
+    struct look look = {.enough = enough, .order = order};
     if (key->queue_id >= 0)
         look_at_queue(d, &look, key->group_id, key->topic_id, (uint32_t)key->queue_id);
     else
         look_at_topic(d, &look, key->group_id, key->topic_id, queues);
+    if (order)
+        return look; /* orderly groups have no retries, and no entries */
     if (d->settings & RMQ_POP_RETRY_V2)
         look_at_retries(d, &look, key, RMQ_POP_FLAG_RETRY_V2);
     if (d->settings & RMQ_POP_RETRY_V1)
@@ -88,7 +95,7 @@ static uint32_t check(struct rmq_pop_desk *d, const struct rmq_pop_row *row, str
     uint32_t why = rmq_pop_find_target(d, &row->pop, row->text, target);
     if (why == RMQ_POP_SERVED && rmq_pop_is_of_another_topic(d, row, target->topic_id))
         return RMQ_POP_NO_TOPIC;
-    return why == RMQ_POP_SERVED && row->pop.order ? RMQ_POP_IS_ORDERLY : why;
+    return why;
 }
 
 static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int has_message, int is_full)
@@ -105,6 +112,8 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, in
 static int64_t due_of(const struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct rmq_pop_key *key,
                       const struct look *look)
 {
+    if (look->order)
+        return look->there > 0; /* as stock: each queue that becomes free, and each message, tells one */
     int64_t fresh = look->ends - rmq_pop_polls_told_to(d->polls, key);
     if (!row->held || row->is_last || look->there < fresh)
         return look->there;
@@ -119,18 +128,19 @@ uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *
         return why;
     struct rmq_pop_key key = {.topic_id = target.topic_id, .group_id = target.group_id, .kind = RMQ_POP_POLL_NOTIFICATION,
                               .queue_id = row->pop.queue_id < 0 ? -1 : row->pop.queue_id};
-    int is_woken = row->held && !row->is_last;
-    struct look look = look_for(d, &key, target.queues, is_woken ? INT64_MAX : 1);
+    const struct rmq_pop_attempt attempt = {row->text + row->pop.attempt.at, row->pop.attempt.length};
+    int is_woken = row->held && !row->is_last, is_counted = !row->pop.order;
+    struct look look = look_for(d, &key, target.queues, is_woken && is_counted ? INT64_MAX : 1, is_counted ? NULL : &attempt);
     row->due = due_of(d, row, &key, &look);
     if (row->due) {
         put_answer(d, row, 1, 0);
-        if (is_woken)
+        if (is_woken && is_counted)
             rmq_pop_polls_tell_to(d->polls, &key, look.ends - (row->due - 1));
         return RMQ_POP_SERVED;
     }
     enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, (int)look.is_behind);
     if (waiting == RMQ_POP_IS_HELD) {
-        if (!look.is_behind)
+        if (!look.is_behind && is_counted)
             rmq_pop_polls_tell_to(d->polls, &key, look.ends);
         return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
     }

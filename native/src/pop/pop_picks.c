@@ -157,6 +157,24 @@ static int is_held_back(const struct rmq_pop_desk *d, const struct rmq_pop_picks
            (d->open_max && rmq_pop_held_messages(d->windows, place) > d->open_max);
 }
 
+/* 1: the orderly pop may read the queue. It goes on behind messages that no normal pop has got to a consumer. */
+static int may_read(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint32_t place)
+{
+    if (rmq_pop_order_blocks(d->windows, place, p->order, d->now_ns / 1000000))
+        return 0;
+    rmq_pop_leave_returned(d->windows, place);
+    return 1;
+}
+
+/* Picks the next messages of an orderly group, if a batch can be given. Returns the offset behind those that were looked at. */
+static int64_t pick_batch(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struct rmq_pop_pick *pick, uint32_t slot, int64_t offset)
+{
+    if (!rmq_pop_orders_ready(d->windows, p->pick_count + 1, d->now_ns / 1000000))
+        return pick_next(d, p, pick, slot, offset);
+    rmq_pop_count(d, RMQ_POP_COUNT_BOUND, !d->row.held); /* a poll tries again and again */
+    return offset;
+}
+
 static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t group_id, const struct rmq_pop_source *source,
                            uint32_t queue_id)
 {
@@ -169,6 +187,8 @@ static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint
         d->wanted_topic = source->topic_id;
         return RMQ_POP_NEEDS_WINDOWS;
     }
+    if (p->order && !may_read(d, p, place))
+        return RMQ_POP_SERVED; /* messages behind a batch are no rest */
     int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset), returned;
     int64_t behind = rmq_pop_window_at(d->windows, place)->next_offset;
     uint32_t has_returned; /* some more of them may be there */
@@ -178,8 +198,10 @@ static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint
     } else {
         struct rmq_pop_pick *pick = &p->picks[p->pick_count];
         *pick = (struct rmq_pop_pick){.place = place, .flag = source->flag, .queue_id = queue_id, .first = p->message_count};
-        has_returned = (uint32_t)pick_returned(d, p, pick, slot);
-        if (!has_returned)
+        has_returned = !p->order && pick_returned(d, p, pick, slot);
+        if (p->order)
+            behind = pick_batch(d, p, pick, slot, behind);
+        else if (!has_returned)
             behind = pick_next(d, p, pick, slot, behind);
         p->pick_count += pick->count > 0;
     }

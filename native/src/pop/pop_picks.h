@@ -36,6 +36,7 @@ struct rmq_pop_picks {
     uint64_t bytes;              /* of the answer */
     int64_t rest;
     const struct rmq_pop_filter *filter; /* NULL: all */
+    const struct rmq_pop_attempt *order; /* of an orderly pop; NULL: another one */
     uint64_t log_end;
     uint64_t lowest;             /* position of a message: the reader takes the strictest bounds of all */
 };

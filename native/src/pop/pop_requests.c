@@ -34,13 +34,13 @@ _Static_assert(RMQ_POP_BITS_BYTES_MAX * 8 == RMQ_POP_SPAN_MAX, "bit maps");
     ROW(record, expression, "exp", RMQ_FIELD_TEXT, 0, RMQ_POP_EXPRESSION_BYTES_MAX, \
         .refusal = "parse the consumer's subscription failed", .refusal_code = SUBSCRIPTION_PARSE_FAILED) \
     ROW(record, order, "order", RMQ_FIELD_BOOL, 0, 0) \
-    ROW(record, head, "attemptId", RMQ_FIELD_UNKEPT, 0, 0)
+    ROW(record, attempt, "attemptId", RMQ_FIELD_TEXT, 0, RMQ_POP_ATTEMPT_BYTES_MAX)
 #define NOTIFICATION_ROWS(ROW, record) \
     NAMES(ROW, record) \
     ROW(record, poll_ms, "pollTime", RMQ_FIELD_INT64, 1, 0) \
     ROW(record, born_ms, "bornTime", RMQ_FIELD_INT64, 0, 0) \
     ROW(record, order, "order", RMQ_FIELD_BOOL, 0, 0) \
-    ROW(record, head, "attemptId", RMQ_FIELD_UNKEPT, 0, 0)
+    ROW(record, attempt, "attemptId", RMQ_FIELD_TEXT, 0, RMQ_POP_ATTEMPT_BYTES_MAX)
 #define ACK_ROWS(ROW, record) \
     NAMES(ROW, record) \
     ROW(record, receipt, "extraInfo", RMQ_FIELD_TEXT, 0, RMQ_POP_RECEIPT_BYTES_MAX) \

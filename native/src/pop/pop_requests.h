@@ -18,7 +18,7 @@
 #define RMQ_POP_EXPRESSION_TYPE_BYTES_MAX 32
 #define RMQ_POP_EXPRESSION_BYTES_MAX 8192
 #define RMQ_POP_RECEIPT_BYTES_MAX 1024
-#define RMQ_POP_TEXT_BYTES_MAX 8734      /* of one request: two names, an expression and its type */
+#define RMQ_POP_TEXT_BYTES_MAX 8862      /* of one request: two names, an expression and its type, an attempt */
 #define RMQ_POP_MESSAGES_MAX 32          /* of one answer */
 /* Of a batch of acknowledgements. */
 #define RMQ_POP_BATCH_BYTES_MAX 524288   /* of its body */
@@ -32,7 +32,7 @@ struct rmq_pop_fields {
     int64_t invisible_ms;
     int64_t poll_ms;
     int64_t born_ms;                     /* the client's clock; 0: unknown */
-    struct rmq_plain_text group, topic, expression_type, expression;
+    struct rmq_plain_text group, topic, expression_type, expression, attempt;
     int32_t queue_id;                    /* negative: all */
     int32_t messages_max;
     int32_t init_mode;

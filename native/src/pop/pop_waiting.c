@@ -17,6 +17,7 @@
 #define BEHIND_OF_PASS 128u
 #define LOOKS_OF_TURN 256u
 #define LOOK_PART 4             /* of the time for polls */
+#define ORDERS_OF_TURN 64u
 #define PASS_MS 10              /* between two passes over keys that are behind */
 
 static const struct rmq_pop_request *request_of(const struct rmq_pop_poll *poll) { return (const void *)poll->request; }
@@ -92,15 +93,19 @@ static int is_text(const struct rmq_pop_request *request, struct rmq_plain_text 
            !memcmp((const uint8_t *)(request + 1) + text.at, (const uint8_t *)(other + 1) + same.at, text.length);
 }
 
+/* 1: others of its key may get messages that it does not. */
 static int has_filter(const struct rmq_pop_request *request)
 {
+    if (request->fields.order)
+        return 1;
     const struct rmq_plain_text text = request->fields.expression;
     return text.length > 1 || (text.length == 1 && *((const uint8_t *)(request + 1) + text.at) != '*');
 }
 
 static int is_filter_of(const struct rmq_pop_request *request, const struct rmq_pop_request *other)
 {
-    return is_text(request, request->fields.expression, other, other->fields.expression) &&
+    return request->fields.order == other->fields.order &&
+           is_text(request, request->fields.expression, other, other->fields.expression) &&
            is_text(request, request->fields.expression_type, other, other->fields.expression_type);
 }
 
@@ -110,6 +115,17 @@ static int is_tried(const struct rmq_pop_request *request, const struct rmq_pop_
         if (is_filter_of(tried[i], request))
             return 1;
     return 0;
+}
+
+/* Polls of orderly groups whose queues are free by time. */
+static void take_orders(struct rmq_pop_desk *d)
+{
+    uint32_t places[ORDERS_OF_TURN], count = rmq_pop_orders_due(d->windows, d->now_ns / NS_A_MS, places, ORDERS_OF_TURN);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t group_id = rmq_pop_index_group(d->index, places[i]);
+        if (group_id != RMQ_NONE)
+            rmq_pop_wake_order(d, group_id, rmq_pop_index_queue(d->index, places[i]));
+    }
 }
 
 static int has_time(int64_t until_ns) { return rmq_mono_ns() < until_ns; }
@@ -224,6 +240,7 @@ void rmq_pop_waiting_look(struct rmq_pop_desk *d)
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
 {
     take_arrivals(d);
+    take_orders(d);
     if (d->now_ns / NS_A_MS >= d->go_on_ms) {
         d->go_on_ms = d->now_ns / NS_A_MS + PASS_MS;
         rmq_pop_polls_go_on(d->polls, BEHIND_OF_PASS);
@@ -250,7 +267,9 @@ int rmq_pop_waiting_has_more(const struct rmq_pop_desk *d)
 
 int64_t rmq_pop_waiting_next_ms(const struct rmq_pop_desk *d)
 {
-    int64_t next_ms = rmq_pop_polls_next_ms(d->polls);
+    int64_t next_ms = rmq_pop_polls_next_ms(d->polls), free_ms = rmq_pop_orders_next_ms(d->windows);
+    if (free_ms < next_ms && rmq_pop_polls_count(d->polls))
+        next_ms = free_ms;
     return rmq_pop_polls_is_behind(d->polls) && d->go_on_ms < next_ms ? d->go_on_ms : next_ms;
 }
 
