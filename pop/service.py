@@ -12,6 +12,7 @@ from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver, HandOverError
 from ringmq.pop.offsets import Offsets
+from ringmq.pop.order_file import OrderFile
 from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.revival_words import RevivalWord
@@ -35,13 +36,13 @@ class PopService(Part):
 
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
-        offsets: Offsets, changes: TableChanges, hand_over: HandOver, snapshots: Snapshots, gauges: Gauges,
-        close_memory: Callable[[bool], None], log_line: Callable[[str], None],
+        offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver, snapshots: Snapshots,
+        gauges: Gauges, close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
-        self._changes, self._hand_over, self._snapshots = changes, hand_over, snapshots
+        self._changes, self._orders, self._hand_over, self._snapshots = changes, orders, hand_over, snapshots
         self._close_memory, self._log_line = close_memory, log_line
         self._lines = LogLines(log_line)
         self._has_failed = self._lacks_room = False
@@ -59,7 +60,7 @@ class PopService(Part):
         worked = self._desk.turn(now_ms)
         worked |= self._revival.turn(now_ms)
         worked |= self._changes.turn()
-        has_more = self._offsets.turn(now_ms)
+        has_more = self._offsets.turn(now_ms) | self._orders.turn(now_ms)
         self._snapshots.turn(now_ms)
         self._stop_if_failed()
         if bool(self._snapshots.no_room) != self._lacks_room:
@@ -82,7 +83,7 @@ class PopService(Part):
         """See Part."""
         if not self._recovery.is_done:
             return LOOK_MS
-        parts = (self._desk, self._revival, self._offsets, self._snapshots, self._gauges)
+        parts = (self._desk, self._revival, self._offsets, self._orders, self._snapshots, self._gauges)
         return min(part.sleep_ms(now_ms) for part in parts)
 
     def wait(self, timeout_ms: int) -> None:
@@ -111,6 +112,7 @@ class PopService(Part):
         self._gauges.finish()
         self._snapshots.close()
         self._revival.close()
+        self._orders.finish(monotonic_ms())
         lib.rmq_pop_windows_close(self._windows)
         self._close_memory(is_saved)
 

@@ -22,6 +22,7 @@ from ringmq.pop.hand_over import HandOver
 from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
+from ringmq.pop.order_file import OrderFile
 from ringmq.pop.questions import PopAsks
 from ringmq.pop.recovery import Recovery
 from ringmq.pop.revival import Revival
@@ -84,6 +85,10 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     )  # fmt: skip
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
 
+    orders = OrderFile(root, plane, windows, desk.windows, log.warning)
+    if memory.origin != "kept":
+        orders.take_over(wall_ms(), monotonic_ms())
+
     def close_memory(is_saved: bool) -> None:
         names.close()
         memory.close(clean=is_saved)
@@ -100,8 +105,8 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     )  # fmt: skip
     return PopService(
         plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
-        hand_over=hand_over, snapshots=snapshots, recovery=Recovery(plane, port, windows, log_view(), since),
-        gauges=gauges, close_memory=close_memory, log_line=log.warning,
+        orders=orders, hand_over=hand_over, snapshots=snapshots, gauges=gauges,
+        recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 
 

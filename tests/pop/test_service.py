@@ -24,7 +24,7 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "hand_over", "snapshots", "gauges")
+    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "snapshots", "gauges")
     others = {name: part(False) for name in parts_of}
     return PopService(
         plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,

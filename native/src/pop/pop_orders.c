@@ -96,6 +96,7 @@ void rmq_pop_order_arm(struct rmq_pop_windows *w, uint32_t place)
 {
     uint32_t slot = w->windows[place].order - 1;
     int64_t until_ms = rmq_pop_order_blocked_ms(w, place);
+    w->orders.changes++;
     disarm(&w->orders, slot);
     if (until_ms == INT64_MIN)
         return;
@@ -109,6 +110,7 @@ void rmq_pop_order_forget(struct rmq_pop_windows *w, uint32_t order)
         return; /* a start has not read it */
     disarm(&w->orders, order - 1);
     w->orders.places[order - 1] = 0;
+    w->orders.changes++;
     w->orders.spare[w->orders.spare_count++] = order - 1;
     w->counts.orders--;
 }
@@ -191,6 +193,18 @@ uint32_t rmq_pop_orders_due(struct rmq_pop_windows *w, int64_t mono_ms, uint32_t
     }
     return count;
 }
+
+uint32_t rmq_pop_orders_from(const struct rmq_pop_windows *w, uint32_t slot, uint32_t *place)
+{
+    for (; slot < w->orders.end; slot++)
+        if (w->orders.places[slot]) {
+            *place = w->orders.places[slot] - 1;
+            return slot;
+        }
+    return RMQ_NONE;
+}
+
+uint64_t rmq_pop_orders_changes(const struct rmq_pop_windows *w) { return w->orders.changes; }
 
 int64_t rmq_pop_orders_next_ms(const struct rmq_pop_windows *w) { return rmq_pop_wheel_next(&w->orders.wheel); }
 

@@ -47,6 +47,10 @@ int rmq_pop_order_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t star
 uint32_t rmq_pop_orders_due(struct rmq_pop_windows *w, int64_t mono_ms, uint32_t *places, uint32_t room);
 /* No queue becomes free before, which may be too early. INT64_MAX: none will. */
 int64_t rmq_pop_orders_next_ms(const struct rmq_pop_windows *w);
+/* The first slot from `slot` on that has a batch, and the place of its window; RMQ_NONE: there is none. */
+uint32_t rmq_pop_orders_from(const struct rmq_pop_windows *w, uint32_t slot, uint32_t *place);
+/* Grows with each change of a batch. */
+uint64_t rmq_pop_orders_changes(const struct rmq_pop_windows *w);
 /* A batch that another broker has had: `visible_ms` and `consumed` of each message, `acked` its bits. 0, or -ENOSPC. */
 int rmq_pop_order_adopt(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const struct rmq_pop_attempt *attempt,
                         const int64_t *offsets, uint32_t count, const uint32_t *visible_ms, const uint16_t *consumed, uint32_t acked);
@@ -61,6 +65,7 @@ struct rmq_pop_orders {
     uint8_t *is_armed;           /* of each slot: it is in the wheel */
     uint32_t *spare, spare_count, end; /* unused slots below `end`; none above it is used */
     uint32_t hand;               /* slot that is asked next to give way */
+    uint64_t changes;
     struct rmq_pop_wheel wheel;
 };
 
