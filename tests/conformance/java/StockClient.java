@@ -53,6 +53,7 @@ public final class StockClient {
         PopGroupScenarios.register();
         PopLookScenarios.register();
         PopOrderScenarios.register();
+        PopRestartScenarios.register();
         PopWaitScenarios.register();
         PopShiftScenarios.register();
         PopNotificationScenarios.register();
