@@ -24,8 +24,6 @@ LAST_LOOK_MS = 50
 """A poll looks for the last time so long before its end, and is answered then."""
 EARLY_MS = 20
 """A read worker's time of a request is that of its round, which may have begun before the request was sent."""
-IN_TIME_MS = 150
-"""A poll that is answered so soon behind its end was looked at. Later, its read worker may have answered it alone."""
 OVERTAKEN_MS = 1000
 """A read worker answers a poll itself 200 ms behind its end. The first later answer may come in the same turn."""
 UNANSWERED_MS = 20_000
@@ -149,11 +147,14 @@ class PollChecker:
         return found
 
     def _passed_by(self) -> list[Violation]:
-        """Of each message that was given late, the first poll that should have had it."""
+        """Of each message that was given late, the first poll that should have had it.
+
+        A poll that ends late may have had no look, or one while its worker started and could not read yet.
+        """
         ends = sorted(
             poll.ended_ms
             for poll in self._polls
-            if poll.ended_ms is not None and poll.ended_ms < poll.began_ms + poll.poll_ms + IN_TIME_MS
+            if poll.ended_ms is not None and poll.ended_ms <= poll.began_ms + poll.poll_ms
         )
         found = []
         for name, sent_ms in self._sent.items():
