@@ -21,12 +21,13 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 from ringmq.pop.check_points import CheckPoints, Ending, Targets
-from ringmq.pop.open_pops import OpenPop, OpenPops
+from ringmq.pop.endings import LATE_MS, endings_of
+from ringmq.pop.open_pops import OpenPops
 from ringmq.pop.questions import HandledAsk, PopAsks
 from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
 from ringmq.pop.record_scan import RecordScan
-from ringmq.pop.revive_records import REVIVE_GROUP, Acks
-from ringmq.pop.window_names import Key, Window, WindowNames
+from ringmq.pop.revive_records import REVIVE_GROUP
+from ringmq.pop.window_names import WindowNames
 from ringmq.remoting import names
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
@@ -36,10 +37,6 @@ from ringmq.store.message_store import MessageStore
 
 STEP_S = 0.0005
 TELL_MS = 1000
-LATE_MS = 5000
-"""A record may leave the timer so much later than its time."""
-SOON_MS = 1000
-"""A record that leaves the timer so soon may be in its revive queue already."""
 WAITING_MAX = 100_000
 """Records in the timer that a stop compares with its windows, some 20 us each."""
 COMMITS = 512
@@ -165,20 +162,7 @@ class HandOver:
                 self._log_line(f"pop: {text}: messages of theirs that are done since may come again there")
                 return []
             found.add(*record)
-        windows: dict[Key, Window] = dict(self._names.all())
-        endings = (self._ending(points, windows, one, now_ms) for one in found.all())
-        return [ending for ending in endings if ending is not None]
-
-    def _ending(self, points: CheckPoints, windows: dict[Key, Window], one: OpenPop, now_ms: int) -> Ending | None:
-        pop, due_ms = one.pop, one.pop.pop_time_ms + one.invisible_ms
-        window = windows.get(Key(pop.group, pop.topic, pop.queue_id))
-        left: set[int] = set()
-        if window is not None and due_ms > now_ms + SOON_MS + LATE_MS:
-            left = points.known(window.place, pop.start_offset, pop.pop_time_ms)
-        elif window is not None:
-            left = points.open(window.place, pop.start_offset, pop.pop_time_ms)
-        done = tuple(sorted(one.offsets - left))
-        return Ending(Acks(pop, done), one.revive_queue, due_ms) if done else None
+        return endings_of(points, dict(self._names.all()), found, now_ms)
 
     # ---- offsets ----
 

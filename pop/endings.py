@@ -1,0 +1,40 @@
+"""Acknowledgements for check points of before that a RocketMQ broker would still read. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from ringmq.pop.check_points import Ending
+from ringmq.pop.open_pops import OpenPops
+from ringmq.pop.revive_records import EARLIER_MS, Acks
+from ringmq.pop.window_names import Key, Window
+
+LATE_MS = 5000
+"""A record may leave the timer so much later than its time."""
+
+
+class Points(Protocol):
+    """The check points of this stop (`ringmq.pop.check_points.CheckPoints`)."""
+
+    def known(self, place: int, start_offset: int, pop_time_ms: int) -> Collection[int]: ...
+    def open(self, place: int, start_offset: int, pop_time_ms: int) -> Collection[int]: ...
+
+
+def endings_of(points: Points, windows: Mapping[Key, Window], found: OpenPops, now_ms: int) -> list[Ending]:
+    """Compare the records in the timer with the windows.
+
+    A pop whose check point stays in the timer gets no second one. One that leaves it about now may be handled with the
+    revive queue by this stop, so the pop gets another one: a RocketMQ broker takes both for one.
+    """
+    endings = []
+    for one in found.all():
+        pop, due_ms = one.pop, one.pop.pop_time_ms + one.invisible_ms
+        window = windows.get(Key(pop.group, pop.topic, pop.queue_id))
+        left: Collection[int] = ()
+        if window is not None:
+            opened = points.known if due_ms - EARLIER_MS > now_ms + LATE_MS else points.open
+            left = opened(window.place, pop.start_offset, pop.pop_time_ms)
+        if done := tuple(sorted(one.offsets - set(left))):
+            endings.append(Ending(Acks(pop, done), one.revive_queue, due_ms))
+    return endings
