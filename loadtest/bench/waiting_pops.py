@@ -99,7 +99,7 @@ def beside_row(context: Context, target: Target) -> Measurement:
 
 def _beside_others(context: Context, target: Target, run: Run) -> tuple[Measurement, str]:
     """The run's measurement, and what was wrong with the pops that wait beside it."""
-    with holding(context, target, "poll_others", **OTHERS) as others:
+    with holding(context, target, context.topic("poll_others"), **OTHERS) as others:
         measured = run(context, target)
         return measured, others.end()
 
@@ -121,13 +121,13 @@ class Held:
 
 @contextlib.contextmanager
 def holding(
-    context: Context, target: Target, row: str, *, topics: int, connections: int, depth: int, **options: object
+    context: Context, target: Target, topic: str, *, topics: int, connections: int, depth: int, **options: object
 ) -> Iterator[Held]:
     """Have pops of a group of their own wait, `depth` at each connection, and yield as soon as all of them do.
 
     Raises ToolError if they do not.
     """
-    topic, polls = context.topic(row), connections * depth
+    polls = connections * depth
     names = [topic] if topics == 1 else [f"{topic}-{number}" for number in range(topics)]
     with running(
         context.tools, target.port, "wait", topic=topic, group=topic, create=True, broker_name=pops.BROKER_NAME,

@@ -416,8 +416,10 @@ def test_pops_wait_beside_sends_of_others(
     bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.5))
     (point,) = scenario.run(bench, (at,))
     assert point.measurement.ok, point.measurement.note
-    weighed = {"poller_bytes"} if at < polls.WEIGHED else set()
-    assert {column.name for column in scenario.columns} - {"kept"} - weighed <= set(point.measurement.values)
+    weighed = {"poller_bytes", "topic_bytes"} & set(point.measurement.values)
+    assert weighed == ({"poller_bytes"} if at == 1000 else set()), "of few, the memory of the processes would be told"
+    shown = {column.name for column in scenario.columns} - {"kept", "poller_bytes", "topic_bytes"}
+    assert shown <= set(point.measurement.values)
     assert set(QUICK_POLLS) == {scenario.name for scenario in WAITING}
 
 
