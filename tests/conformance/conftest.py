@@ -19,7 +19,7 @@ from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.pops import serves_pop
 from ringmq.native import lib
 from tests.conformance import servers
-from tests.conformance.pop_cases import Case, lacks, selected
+from tests.conformance.pop_cases import Case, selected
 from tests.conformance.pop_cases import start as start_cases
 from tests.conformance.stock_client import StockClient
 from tests.patient_clients import patient_clients  # noqa: F401
@@ -132,13 +132,10 @@ def server(kind: str, shared_servers: ServerPool) -> servers.Server:
 
 
 @pytest.fixture
-def pops(kind: str, request: pytest.FixtureRequest) -> None:
-    """Skip a test of POP against a RingMQ that was built without it, or lacks what the test needs."""
+def pops(kind: str) -> None:
+    """Skip a test of POP against a RingMQ that was built without it."""
     if kind == "ringmq" and not serves_pop():
         pytest.skip("brokers of this tree do not serve POP")
-    lacking = lacks(request.node)
-    if lacking is not None:
-        pytest.skip(f"POP of RingMQ does not serve {lacking} yet")
 
 
 @pytest.fixture(scope="module")

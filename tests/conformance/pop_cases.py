@@ -15,13 +15,6 @@ LOOK_S = 12
 
 LONG = "Z" * 60
 """In the names of a topic and its group: together they are longer than 127 bytes."""
-IN_ORDER = "pops in order"
-RESETS = "resets of open messages"
-NOTIFICATION = "NOTIFICATION"
-AWAITED = {
-    IN_ORDER,
-}
-"""What POP of RingMQ does not serve yet. Each line keeps the cases that need it for stock alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +36,11 @@ def judged(*cases: Case) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", [pytest.param(each, id=each.name) for each in cases])
 
 
-def lacks(item: pytest.Item) -> str | None:
-    """What RingMQ lacks of that which a test needs, if the test is for RingMQ."""
-    mark = item.get_closest_marker("awaits")
-    if mark is None or not isinstance(item, pytest.Function) or item.callspec.params.get("kind") != "ringmq":
-        return None
-    return next((needed for needed in mark.args if needed in AWAITED), None)
-
-
 def selected(items: Iterable[pytest.Item], path: Any) -> list[Case]:
     """The cases of the tests of a file that this run has selected."""
     found: dict[Case, None] = {}
     for item in items:
-        if item.path == path and isinstance(item, pytest.Function) and hasattr(item, "callspec") and not lacks(item):
+        if item.path == path and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             found.update({value: None for value in item.callspec.params.values() if isinstance(value, Case)})
     return list(found)
 
@@ -79,8 +64,3 @@ def of_body(pops: Sequence[Pop]) -> dict[str, list[Pop]]:
 def due(pop: Pop) -> int:
     """The time at which a popped message may be seen again, in ms."""
     return int(pop["receipt"]["popTime"] + pop["receipt"]["invisibleTime"])
-
-
-def awaits(*served: str) -> pytest.MarkDecorator:
-    """Run a test against stock alone until RingMQ serves all that it needs."""
-    return pytest.mark.awaits(*served)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import LONG, LOOK_S, RESETS, awaits, case, due, judged, of_body
+from tests.conformance.pop_cases import LONG, LOOK_S, case, due, judged, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
 MIB = 1 << 20
@@ -112,7 +112,6 @@ def test_pops_go_on_where_an_operator_has_set_the_offset(kind: str, case: Any, s
     case("popResets", "PopResetOpenOnes", count=10, most=1, target=8, resets=[5], acks=False, pauseMillis=20,
          waitSeconds=10),
 )  # fmt: skip
-@awaits(RESETS)
 def test_a_reset_takes_open_messages_away_from_their_consumers(kind: str, case: Any, seen: Seen) -> None:
     print(f"{kind}: {len(seen['offsets'])} pops, reset to {case.args['resets']}: {seen['offsets']}")
     assert seen["offsets"] == [*range(case.args["target"]), *range(case.args["resets"][0], 10)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import IN_ORDER, RESETS, Pop, awaits, case, due, judged, of_body
+from tests.conformance.pop_cases import Pop, case, due, judged, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
 Seen = dict[str, Any]
@@ -18,7 +18,6 @@ def places(pops: list[Pop]) -> list[tuple[int, int]]:
 
 
 @judged(case("popOrdered", "PopOrdered", count=10, most=1, invisibleMillis=30_000, laterMillis=100, **POLL))
-@awaits(IN_ORDER)
 def test_an_acknowledgement_lets_the_next_message_go(kind: str, seen: Seen) -> None:
     popped, acked_at = seen["popped"], seen["ackedAt"]
     waits_ms = [pop["seenAt"] - acked_at[before["body"]] for before, pop in itertools.pairwise(popped)]
@@ -31,7 +30,6 @@ def test_an_acknowledgement_lets_the_next_message_go(kind: str, seen: Seen) -> N
 
 
 @judged(case("popOrderedOpen", "PopOrderedOpen", count=10, most=5, wanted=10, invisibleMillis=3000, **POLL))
-@awaits(IN_ORDER)
 def test_open_messages_come_again_before_those_behind_them(kind: str, seen: list[Pop]) -> None:
     first, second = seen[:5], seen[5:]
     late_ms = second[0]["receipt"]["popTime"] - max(map(due, first))
@@ -44,7 +42,6 @@ def test_open_messages_come_again_before_those_behind_them(kind: str, seen: list
 @judged(
     case("popOrderedChanged", "PopOrderedChanged", count=1, most=1, invisibleMillis=1500, changedMillis=4000, **POLL)
 )
-@awaits(IN_ORDER)
 def test_a_changed_time_holds_a_message_of_an_ordered_queue(kind: str, seen: Seen) -> None:
     first, second = seen["popped"]
     after_ms = second["receipt"]["popTime"] - seen["changedAt"]
@@ -59,7 +56,6 @@ def test_a_changed_time_holds_a_message_of_an_ordered_queue(kind: str, seen: See
     case("popOrderedMiddle", "PopOrderedMiddle", count=4, most=3, wanted=6, invisibleMillis=5000, changedMillis=1500,
          **POLL)
 )  # fmt: skip
-@awaits(IN_ORDER)
 def test_an_open_message_between_acknowledged_ones_brings_those_behind_again(kind: str, seen: list[Pop]) -> None:
     print(f"{kind}: offsets and attempts {places(seen)}")
     assert [pop["queueOffset"] for pop in seen] == [0, 1, 2, 1, 2, 3]
@@ -72,7 +68,6 @@ ATTEMPTS = [None, "one", "one", "two", "two", None]
 @judged(
     case("popOrderedAttempts", "PopOrderedAttempts", count=1, most=3, attempts=ATTEMPTS, invisibleMillis=2000, **POLL)
 )
-@awaits(IN_ORDER)
 def test_an_attempt_that_has_a_message_gets_it_again_at_once(kind: str, seen: list[Pop]) -> None:
     early_ms = [due(before) - pop["receipt"]["popTime"] for before, pop in itertools.pairwise(seen)]
     print(f"{kind}: {len(seen)} pops of one message, before the end of its time by {early_ms} ms")
@@ -85,7 +80,6 @@ def test_an_attempt_that_has_a_message_gets_it_again_at_once(kind: str, seen: li
     case("popOrderedBatches", "PopOrderedBatches", queues=8, count=10, fresh=20, most=32, invisibleMillis=3000,
          longMillis=10_000, lookSeconds=12, **{**POLL, "pollMillis": 1000})
 )  # fmt: skip
-@awaits(IN_ORDER)
 def test_one_request_acknowledges_messages_of_ordered_queues(kind: str, seen: Seen) -> None:
     first, second = of_body(seen["first"]), of_body(seen["second"])
     print(f"{kind}: {len(first)} popped and left, {len(seen['second'])} popped, {len(seen['again'])} seen again")
@@ -100,7 +94,6 @@ def test_one_request_acknowledges_messages_of_ordered_queues(kind: str, seen: Se
 
 
 @judged(case("popOrderedResetOpen", "PopOrderedResetOpen", count=10, most=16, target=2, invisibleMillis=30_000, **POLL))
-@awaits(IN_ORDER, RESETS)
 def test_a_reset_makes_open_receipts_of_an_ordered_queue_void(kind: str, seen: Seen) -> None:
     print(f"{kind}: {seen}")
     assert (seen["first"], seen["reset"], seen["second"]) == ([*range(10)], 2, [*range(2, 10)])
@@ -109,7 +102,6 @@ def test_a_reset_makes_open_receipts_of_an_ordered_queue_void(kind: str, seen: S
 
 
 @judged(case("popOrderedSkip", "PopOrderedSkip", count=10, most=16, target=4, invisibleMillis=30_000, **POLL))
-@awaits(IN_ORDER, RESETS)
 def test_a_reset_before_the_first_pop_skips_messages_of_an_ordered_queue(kind: str, seen: Seen) -> None:
     print(f"{kind}: {seen}")
     assert (seen["first"], seen["open then"]) == ([*range(4, 10)], [])
@@ -132,7 +124,6 @@ ORDERED_RESETS: dict[str, tuple[int, list[int], list[int]]] = {
         for name, (target, resets, offsets) in ORDERED_RESETS.items()
     )
 )  # fmt: skip
-@awaits(IN_ORDER, RESETS)
 def test_pops_in_order_go_on_where_an_operator_has_set_the_offset(kind: str, case: Any, seen: list[int]) -> None:
     print(f"{kind}: reset to {case.args['resets']} after {case.args['target']}: {seen}")
     assert seen == ORDERED_RESETS[case.name][2]
