@@ -45,7 +45,7 @@ def waited(context: Context, target: Target, row: str, lead_s: float, **options:
 
 
 def fault_of(report: Report) -> str:
-    """What was wrong with a run of pops or pulls that wait. Empty: each group has received each message once."""
+    """The fault of a run of pops or pulls that wait. Empty: each group has received each message once."""
     if report["ok"]:
         return ""
     names = ("sent", "received", "acked", "unknown", "twice", "wrong_crc", "bad_answers", "unanswered", "errors")

@@ -43,7 +43,7 @@ class _Poll:
     ended_ms: int | None = None
     is_unanswered: bool = False
     passed_at: int | None = None
-    """When the first later poll was answered."""
+    """Time of the first answer to a later poll."""
     is_overtaken: bool = False
 
 

@@ -293,7 +293,9 @@ def test_a_queue_that_becomes_free_tells_one_notification(stage: Stage, queue_id
         held = stage.verdict()
         assert held is not None and held.hold is not None
     for receipt in batch:
-        stage.put(200051, {"consumerGroup": "G", "topic": "T", "queueId": 0, "extraInfo": receipt, "offset": receipt[-1]})
+        stage.put(
+            200051, {"consumerGroup": "G", "topic": "T", "queueId": 0, "extraInfo": receipt, "offset": receipt[-1]}
+        )
         stage.turn()
         assert (acked := stage.verdict()) is not None and acked.code == 0
     assert answered(stage, held).fields["hasMsg"] == "true"

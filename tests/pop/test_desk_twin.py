@@ -92,6 +92,7 @@ class Pair:
         attempt = self.rng.choice(["", "a1", "a2"])
         answer = self.stage.notification(group="O", order="true", attemptId=attempt)
         assert answer.fields["hasMsg"] == str(self.twin.has_batch(self.orderly, attempt)).lower()
+        self.told.add(answer.fields["hasMsg"])
 
     def pop_in_order(self) -> None:
         wanted, attempt = self.rng.choice([1, 2, 5, 32]), self.rng.choice(["", "a1", "a2"])

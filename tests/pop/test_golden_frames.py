@@ -144,6 +144,7 @@ def test_answers_to_notifications_have_the_bytes_of_stock() -> None:
     assert {name: decode_frame(frame).ext_fields["hasMsg"] for name, frame in answers.items()} == {
         "1-notification-none": "false", "1-notification-timeout": "false", "1-notification-arrival": "true",
         "1-notification-has": "true", "1-notification-unknown-topic": "false",
+        "2-order-notification-blocked": "false",
     }  # fmt: skip
     for frame in answers.values():
         command = decode_frame(frame)

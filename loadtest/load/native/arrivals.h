@@ -1,4 +1,4 @@
-/* When the messages of a run were received, by the number that each body begins with. */
+/* Times at which the messages of a run were received, by the number that each body begins with. */
 #ifndef RINGMQ_LOAD_ARRIVALS_H
 #define RINGMQ_LOAD_ARRIVALS_H
 
@@ -8,7 +8,7 @@
 struct arrivals {
     uint64_t room;       /* messages of the run */
     uint32_t groups;     /* each of them is to receive each message */
-    uint64_t *sent_ns;   /* when a message was due to be sent; 0: it is not to count */
+    uint64_t *sent_ns;   /* time at which a message was due to be sent; 0: it does not count */
     uint32_t *left;      /* groups that are still to receive it */
     uint64_t received, unknown; /* receipts; those of no message of the run, or too many of one */
     struct hist late, whole;    /* from the send until each receipt, and until the last one of a message */

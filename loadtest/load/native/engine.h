@@ -33,7 +33,7 @@ struct scenario {
     int (*refused)(void *self, const struct slot *slot, const struct answer *answer);
     /* True when everything was asked. NULL: never. */
     int (*done)(void *self);
-    /* Requests on their way that nobody waits for when everything was asked. NULL: none. */
+    /* Requests on their way for which no run waits once everything was asked. NULL: none. */
     uint64_t (*left_waiting)(void *self);
 };
 

@@ -93,7 +93,7 @@ int rmq_output_tell(struct rmq_outputs *o, struct rmq_connection *c, const struc
 void rmq_output_consume(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent);
 void rmq_output_left(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent);
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c);
-/* The reader ends, and takes no completion any more. What was handed to the kernel may have left: nobody is told of it. */
+/* The reader ends, and takes no completion any more. What was handed to the kernel may have left, so no answerer is told of it. */
 void rmq_output_end(struct rmq_outputs *o, struct rmq_connection *c);
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c); /* its answers count no more */
 
