@@ -425,6 +425,18 @@ def test_messages_at_a_bound_are_told_when_a_pop_can_get_them(stage: Stage) -> N
     assert seen[0].fields == TRUE and held.hold is not None and seen[0].verdict.pending == held.hold.slot
 
 
+def test_messages_that_no_client_has_received_are_told_at_a_bound(stage: Stage) -> None:
+    """The bound is about messages that consumers hold."""
+    stage.set(enable_pop_message_threshold=True, pop_inflight_message_threshold=1)
+    stage.send("T", 3)
+    answer = stage.pop()
+    assert stage.notification().fields == FALSE
+    held = poll(stage)
+    stage.unsent(answer.verdict)
+    stage.turn()
+    told(stage, held)
+
+
 def test_no_message_is_told_while_too_many_are_open(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "store", entries_max=64)
     stage.topic("T")
