@@ -25,6 +25,19 @@ def test_members_hear_of_messages(kind: str, seen: Seen) -> None:
     assert not any(one["isFull"] for one in seen["waiting"])
 
 
+@judged(
+    case("popToldEach", "PopToldEach", queues=4, members=5, pollMillis=15_000, pauseMillis=1000, invisibleMillis=4000,
+         waitSeconds=60)
+)  # fmt: skip
+def test_each_member_hears_of_a_message_and_of_those_that_come_again(kind: str, seen: Seen) -> None:
+    print(f"{kind}: told after {[one['millis'] for one in seen['told']]} ms")
+    assert seen["beyond the last queue"] == 29
+    assert all(one["has"] and one["millis"] < 14_900 for one in seen["told"]), "each is woken by a message"
+    assert seen["popped"] == 5
+    assert not seen["all popped"]["has"]
+    assert seen["come again"]["has"]
+
+
 @judged(case("popNotifiedInOrder", "PopNotifiedInOrder", **NOTICE))
 def test_an_attempt_in_order_hears_of_its_own_messages(kind: str, seen: Seen) -> None:
     print(f"{kind}: {seen}")

@@ -3,10 +3,12 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.rocketmq.client.consumer.NotifyResult;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
@@ -18,6 +20,7 @@ final class PopWaitScenarios {
 
     static void register() {
         StockClient.register("popNotified", PopWaitScenarios::notified);
+        StockClient.register("popToldEach", PopWaitScenarios::toldEach);
         StockClient.register("popNotifiedInOrder", PopWaitScenarios::notifiedInOrder);
         StockClient.register("popRecalled", PopWaitScenarios::recalled);
     }
@@ -76,6 +79,55 @@ final class PopWaitScenarios {
             pool.shutdownNow();
         }
         return seen;
+    }
+
+    /** As many messages come as members wait. They are popped, left open, and come again. */
+    private static Object toldEach(Clients clients, JSONObject args) throws Exception {
+        String topic = args.getString("topic");
+        int count = args.getIntValue("members");
+        TopicOps.create(clients, topic, args.getIntValue("queues"));
+        PopMember member = member(clients, args);
+        Map<String, Object> seen = new LinkedHashMap<>();
+        seen.put("beyond the last queue", refusal(member, args.getIntValue("queues")));
+        ExecutorService pool = Executors.newFixedThreadPool(count);
+        try {
+            List<Future<Map<String, Object>>> running = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                PopMember other = member(clients, args);
+                running.add(pool.submit(() -> timed(() -> other.notification(ALL, args.getLongValue("pollMillis")))));
+            }
+            Thread.sleep(args.getLongValue("pauseMillis"));
+            PopWork.send(clients, topic, count, "TagA");
+            List<Map<String, Object>> told = new ArrayList<>();
+            for (Future<Map<String, Object>> one : running) {
+                told.add(one.get());
+            }
+            seen.put("told", told);
+        } finally {
+            pool.shutdownNow();
+        }
+        seen.put("popped", PopWork.popAll(member, count, args.getLongValue("invisibleMillis"), args).size());
+        seen.put("all popped", timed(() -> member.notification(ALL, 0)));
+        Clients.await(args.getDoubleValue("waitSeconds"), () -> hasMessage(member));
+        seen.put("come again", timed(() -> member.notification(ALL, 0)));
+        return seen;
+    }
+
+    private static boolean hasMessage(PopMember member) {
+        try {
+            return member.notification(ALL, 0).isHasMsg();
+        } catch (Exception notYet) {
+            return false;
+        }
+    }
+
+    private static int refusal(PopMember member, int queueId) throws Exception {
+        try {
+            member.notification(queueId, 0);
+            return 0;
+        } catch (ExecutionException refused) {
+            return ((MQBrokerException) refused.getCause()).getResponseCode();
+        }
     }
 
     /** An attempt that has the message of a queue hears of it, and another one does not. */
