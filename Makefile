@@ -38,6 +38,18 @@ test-epoll: ## all tests on epoll instead of io_uring; STRICT=1 SEED=7 PYTEST_AR
 	@.ci/stage "set up" .ci/bootstrap test
 	@$(SPARK_CLASSES) .ci/stage "tests on epoll" $(SUITE) --engine epoll -- $(PYTEST_ARGS)
 
+# Python is no program of the sanitizers, so their library is preloaded. A test that preloads another one is left out.
+SANITIZED = env ASAN_OPTIONS=detect_leaks=0:handle_segv=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	RINGMQ_NATIVE="$$(find $(CURDIR)/build/sanitized -name '_native*.so')"
+SANITIZED_TESTS = tests/pop tests/native/test_held_races.py --ignore=tests/pop/test_clock_jumps.py
+
+.PHONY: test-sanitized
+test-sanitized: ## tests of POP and of held polls, brokers too, on a core with sanitizers; PYTEST_ARGS="tests/timer"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "build" $(MAKE) --no-print-directory sanitized
+	@.ci/stage "tests" $(SANITIZED) $(BIN)/python -m pytest -q $(or $(PYTEST_ARGS),$(SANITIZED_TESTS))
+
 .PHONY: test-without-timers
 test-without-timers: ## a tree without timer/: builds it, runs the tests there that do not name timers; PYTEST_ARGS="tests/ipc"
 	@.ci/stage "set up" .ci/bootstrap test
@@ -194,6 +206,12 @@ crash: ## the C core with named crash points, a test build, in build/crash
 	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 CC="$(BIN)/python tests/plain_cc.py" \
 		flock build/.lock $(BIN)/python setup.py -q build_ext --force \
 		--build-lib build/crash --build-temp build/crash/temp
+
+.PHONY: sanitized
+sanitized: ## the C core with the sanitizers of addresses and of undefined behaviour, a test build, in build/sanitized
+	@mkdir -p build
+	RINGMQ_REQUIRE_NATIVE=1 CC="$(BIN)/python tests/plain_cc.py --sanitized" flock build/.lock \
+		$(BIN)/python setup.py -q build_ext --force --build-lib build/sanitized --build-temp build/sanitized/temp
 
 .PHONY: dev
 dev: ## editable install, for work on the code
