@@ -82,18 +82,23 @@ def wake_row(row: str, waiting: Mapping[str, object]) -> Run:
 
 
 def beside_row(context: Context, target: Target) -> Measurement:
-    """Pop at full speed beside 1,000 pops of another group that wait at other topics, and without them."""
+    """Pop at full speed beside 1,000 pops of another group that wait at other topics, and without them.
+
+    `KIND_cpu_ratio` is of the broker's processor time a message.
+    """
     assert target.name == RINGMQ
     values: dict[str, float] = {}
     faults = []
     for number, (kind, options) in enumerate(KINDS.items()):
         run = pops.pop_row(f"poll_{kind}", **options)
-        rates = {}
+        rates, cpu_us = {}, {}
         for has_others in (False, True) if number % 2 else (True, False):
             measured, fault = _beside_others(context, target, run) if has_others else (run(context, target), "")
             rates[has_others] = measured.values.get(RATE, 0.0)
+            cpu_us[has_others] = measured.values.get("cpu_us", 0.0)
             faults += [fault, "" if measured.ok else measured.note]
         values |= {f"{kind}_rate": rates[True], f"{kind}_ratio": rates[True] / (rates[False] or 1.0)}
+        values[f"{kind}_cpu_ratio"] = cpu_us[True] / (cpu_us[False] or 1.0)
     return Measurement(values, ok=not any(faults), note="; ".join(filter(None, faults)))
 
 

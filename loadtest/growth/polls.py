@@ -34,7 +34,7 @@ TOPICS_WEIGHED = 100
 """The same of topics with their windows."""
 HOLDERS = ("pop", "read-")
 """Beginnings of the names of the workers that keep pops."""
-SETTLED_PERCENT, SETTLED_S, SETTLE_MAX_S = 4.0, 3.0, 30.0
+SETTLED_PERCENT, SETTLED_S, SETTLE_MAX_S = 8.0, 3.0, 12.0
 
 
 def pollers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
@@ -63,22 +63,22 @@ def _measure(bench: Bench, polls: int, topics: int) -> Measurement:
     poll_s = POLL_OF_IDLE * context.idle_seconds
     with bench.broker(**SETTINGS) as target:
         first = waited(context, target, "first", 0.0, rate=MESSAGES_PER_S, queues=QUEUES)  # starts the worker
+        rest = _rest_percent(target, poll_s)
         held_bytes, topic = [_held_bytes(target)], context.topic("polls")
         with holding(context, target, topic, topics=topics, connections=topics, depth=1) as held:  # makes the windows
             held_bytes.append(_held_bytes(target))
             faults = [held.end()]
         with holding(context, target, topic, poll_ms=int(1000 * poll_s), **shape) as held:
-            wait_for(lambda: busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
+            idle = _rest_percent(target, poll_s)
             held_bytes.append(_held_bytes(target))
             private = private_bytes(target.pids())["total"]
-            idle = busy_percent(target, poll_s)
             sent = send_row("beside", "send", queues=QUEUES, **LOAD)(context, target)
             faults.append(held.end())
         woken = waited(
             context, target, "wake", LEAD_S, rate=MESSAGES_PER_S, queues=QUEUES, **shape
         )  # fmt: skip
     values = {
-        **sent.values, "private_mib": private / MIB, "idle_percent": idle,
+        **sent.values, "private_mib": private / MIB, "idle_percent": idle, "polls_percent": idle - rest,
         "late_p50": woken["late_us"]["p50"], "late_p99": woken["late_us"]["p99"],
     }  # fmt: skip
     if topics >= TOPICS_WEIGHED:
@@ -87,6 +87,12 @@ def _measure(bench: Bench, polls: int, topics: int) -> Measurement:
         values["poller_bytes"] = (held_bytes[2] - held_bytes[1]) / (polls - topics) - held.frame_bytes
     faults += [sent.note, fault_of(first), fault_of(woken)]
     return Measurement(values, ok=sent.ok and not any(faults), note="; ".join(filter(None, faults)), raw=woken)
+
+
+def _rest_percent(target: RingmqTarget, seconds: float) -> float:
+    """Processor time of the broker at rest, in percent of one CPU, once it has settled."""
+    wait_for(lambda: busy_percent(target, SETTLED_S) < SETTLED_PERCENT, SETTLE_MAX_S)
+    return busy_percent(target, seconds)
 
 
 def _held_bytes(target: RingmqTarget) -> int:
@@ -102,10 +108,11 @@ COLUMNS = (
     Column("B a pop beside its frame", "poller_bytes"),
     Column("B a topic of 8 queues", "topic_bytes"),
     Column("idle CPU %", "idle_percent", "{:.1f}"),
+    Column("of it for pops", "polls_percent", "{:.1f}"),
     Column("send to receipt, p50 us", "late_p50"),
     Column("p99 us", "late_p99"),
 )
-GOALS: Mapping[float, tuple[Goal, ...]] = {10_000: goals("poller_bytes <=1024, idle_percent <=2")}
+GOALS: Mapping[float, tuple[Goal, ...]] = {10_000: goals("poller_bytes <=1024, polls_percent <=2")}
 VALUES = (1, 10, 100, 1000, 10_000)
 WAITING = (
     Scenario(
