@@ -18,6 +18,7 @@ from ringmq.remoting.admin_bodies import (
     ConsumeStats,
     GroupConfigTable,
     TopicStats,
+    decode_queue_offsets,
     decode_topic_list,
 )
 from ringmq.remoting.admin_headers import CreateTopicRequestHeader
@@ -25,6 +26,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import AUTO_CREATE_TOPIC, dlq_topic, retry_topic
 from ringmq.remoting.route import ClusterInfo, TopicRouteData
 
@@ -200,6 +202,17 @@ class Admin:
         await self._call_all(await self.masters(cluster), RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
         for topic in (retry_topic(group), dlq_topic(group)):
             await self.delete_topic(topic, cluster)
+
+    async def reset_offsets(self, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Let a group go on at the first message of each queue that is not older, on all brokers of the topic. -1: at
+        the end. Returns the offsets. Raises `RouteError` if the topic has no route."""
+        fields = {"topic": topic, "group": group, "timestamp": str(timestamp_ms), "isForce": "true", "queueId": "-1"}
+        offsets: dict[MessageQueue, int] = {}
+        for address in await self.route_masters(topic):
+            answer = await self._call(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+            for queue, offset in decode_queue_offsets(answer.body).items():
+                offsets[queue._replace(topic=without_namespace(self.namespace, queue.topic))] = offset
+        return offsets
 
     async def progress(self, group: str, topic: str | None = None) -> ConsumeStats:
         """Return the group's progress on all brokers."""

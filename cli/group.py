@@ -1,4 +1,4 @@
-"""`ringmq group`: list, create, delete, progress, members, and the messages that its consumers have failed."""
+"""`ringmq group`: list, create, delete, reset, progress, members, and the messages that its consumers have failed."""
 
 from __future__ import annotations
 
@@ -68,6 +68,20 @@ def delete(name: str, keep_offsets: bool, cluster: str | None, access: Access, o
 
 @group.command()
 @click.argument("name")
+@click.argument("topic")
+@click.option(
+    "--to", "begin", required=True, metavar="first|last|MS",
+    help="The oldest messages, the end, or the first ones that are not older; a time is in ms since 1970.",
+)  # fmt: skip
+@client_options
+def reset(name: str, topic: str, begin: str, access: Access, output: str) -> None:
+    """Let a group go on elsewhere in TOPIC: its next pulls and pops begin there."""
+    rows = run(_reset(access, name, topic, _time_of(begin)))
+    print_rows(output, rows, ["topic", "broker", "queueId", "consumerOffset"])
+
+
+@group.command()
+@click.argument("name")
 @click.option("--topic", help="Only this topic.")
 @client_options
 def progress(name: str, topic: str | None, access: Access, output: str) -> None:
@@ -126,6 +140,31 @@ async def _delete(access: Access, name: str, clean_offset: bool, cluster: str | 
         await admin.delete_group(name, clean_offset, cluster)  # in any case: there may be offsets without a group
         if not existed:
             raise ValueError(f"{no_group(name)}; nothing but offsets can have been deleted")
+
+
+def _time_of(text: str) -> int:
+    """The time in ms. -1: the end of each queue."""
+    if text in ("first", "last"):
+        return 0 if text == "first" else -1
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise click.BadParameter(f"{text!r} is neither first nor last nor a time in ms", param_hint="--to")
+    return int(text)
+
+
+async def _reset(access: Access, name: str, topic: str, timestamp_ms: int) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
+        if name not in await admin.groups():
+            raise ValueError(no_group(name))
+        offsets = await admin.reset_offsets(name, topic, timestamp_ms)
+    return [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queueId": queue.queue_id,
+            "consumerOffset": offset,
+        }
+        for queue, offset in sorted(offsets.items())
+    ]
 
 
 async def _progress(access: Access, name: str, topic: str | None) -> list[dict[str, Any]]:

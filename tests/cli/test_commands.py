@@ -337,6 +337,27 @@ def test_consume_says_that_it_waits_for_a_topic_that_is_not_there(ringmq: Run, t
     assert "topic Mistyped does not exist yet" in ringmq("consume", "Mistyped", "--timeout", "0.1").stderr
 
 
+def test_a_group_is_reset(ringmq: Run, topic: str) -> None:
+    bodies = [str(number) for number in range(10)]
+    ringmq("produce", topic, lines="\n".join(bodies))
+    assert len(ringmq("consume", topic, "-g", topic, "-c", "10").stdout.splitlines()) == 10
+
+    def reset(to: str) -> list[tuple[int, int]]:
+        rows = json.loads(ringmq("group", "reset", topic, topic, "--to", to, "-o", "json").stdout)
+        assert {row["topic"] for row in rows} == {topic}
+        return [(row["queueId"], row["consumerOffset"]) for row in rows]
+
+    assert reset("first") == [(0, 0), (1, 0)]
+    assert sorted(ringmq("consume", topic, "-g", topic, "-c", "10").stdout.splitlines(), key=int) == bodies
+    assert reset("1000") == [(0, 0), (1, 0)]
+    ends = reset("last")
+    assert sum(offset for _, offset in ends) == 10 and reset("99999999999999") == ends
+    assert "total lag 0" in ringmq("group", "progress", topic).stdout
+    assert "group Nope does not exist" in ringmq("group", "reset", "Nope", topic, "--to", "first", status=1).stderr
+    assert "topic Nope has no route" in ringmq("group", "reset", topic, "Nope", "--to", "first", status=1).stderr
+    assert "neither first nor last" in ringmq("group", "reset", topic, topic, "--to", "-1", status=2).stderr
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
