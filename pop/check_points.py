@@ -57,7 +57,6 @@ class CheckPoints:
         self._put(native.revive_topic, targets.revive_topic)
         slots = ffi.new("uint32_t[]", [slot for _, slot, _ in targets.revive])
         left_out = ffi.new("uint8_t[]", int(lib.rmq_pop_points_entries(windows)))
-        self._has_others = ffi.new("uint8_t[]", places)
         kept = ffi.from_buffer(bytes(self._texts))
         arena = ffi.from_buffer(port.arena, require_writable=True)
         self._kept = groups, topics, slots, left_out, kept, arena
@@ -66,7 +65,6 @@ class CheckPoints:
         native.revive_topic_id = targets.revive[0][0]
         native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
         native.precision_ms, native.now_ms, native.left_out = targets.precision_ms, now_ms, left_out
-        native.has_others = self._has_others
         native.arena, self._half_bytes, self._half = arena, len(port.arena) // 2, 0
         settings = plane.header.settings
         ffi.memmove(native.born_host, settings.store_host, 16)
@@ -105,10 +103,6 @@ class CheckPoints:
     def due_ms(self) -> int:
         """Time at which the last of them is due."""
         return int(self.native.due_ms)
-
-    def has_others(self, place: int) -> bool:
-        """True if the window has open messages without a check point: those of orderly pops."""
-        return bool(self._has_others[place])
 
     @property
     def records(self) -> int:

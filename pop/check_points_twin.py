@@ -9,7 +9,6 @@ from ringmq.pop.revive_records import CheckPoint, Pop
 
 MESSAGES = 32
 """Messages of one check point."""
-ORDERLY = 999
 
 
 class OpenEntry(NamedTuple):
@@ -32,7 +31,7 @@ def check_points(entries: Sequence[OpenEntry], known: Collection[Pop], revive_qu
     """The check points of all entries, in the order of their first ones. `known`: pops that have one already."""
     pops: dict[Pop, list[OpenEntry]] = {}
     for entry in entries:
-        if entry.offsets and entry.revive_queue != ORDERLY and entry.pop not in known:
+        if entry.offsets and entry.pop not in known:
             pops.setdefault(entry.pop, []).append(entry)
     for pop, parts in pops.items():
         offsets = sorted(offset for part in parts for offset in part.offsets)

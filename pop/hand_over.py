@@ -109,7 +109,7 @@ class HandOver:
             if has_open:
                 self._note(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
         self._log().sync(log_end, points.log_end)  # the log may have new files since the start
-        self._commit(points)
+        self._commit()
         text = f"pop: {points.messages} open messages are in the log for a RocketMQ broker, in {points.records} records"
         self._log_line(f"{text} ({monotonic_ms() - began_ms} ms)")
 
@@ -166,13 +166,13 @@ class HandOver:
 
     # ---- offsets ----
 
-    def _commit(self, points: CheckPoints) -> None:
-        """Report next offsets. Only control's answer makes the offset of the revive group follow."""
+    def _commit(self) -> None:
+        """Report next offsets. Open messages of orderly groups lie behind them."""
         rows = ffi.new("struct rmq_offset_commit[]", COMMITS)
         start_id, count = int(self._plane.watermarks.start_id), 0
         for _, window in self._names.all():
             following = int(self._names.native(window).next_offset)
-            if points.has_others(window.place) or following <= int(self._names.native(window).committed):
+            if following <= int(self._names.native(window).committed):
                 continue
             rows[count].group_id, rows[count].queue_slot, rows[count].offset = *window[2:], following
             lib.rmq_pop_set_committed(self._windows, window.place, following, start_id)

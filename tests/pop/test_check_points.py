@@ -46,7 +46,7 @@ class World:
         give = ffi.new("struct rmq_pop_give *", {
             "pop_time_ms": NOW - self.chance.choice((0, 777, 59_000, 70_000)), "mono_ms": 0, "start_offset": start,
             "next_offset": offsets[-1] + 1, "invisible_ms": 60_000,
-            "revive_queue": self.chance.choice((0, 3, 7, 9, 999)),
+            "revive_queue": self.chance.choice((0, 3, 7, 9)),
         })  # fmt: skip
         assert lib.rmq_pop_window_give(self.windows, place, give, offsets, len(offsets)) == 0
 

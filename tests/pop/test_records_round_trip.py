@@ -9,7 +9,6 @@ import pytest
 
 from ringmq.pop import revive_records
 from ringmq.pop.check_points import CheckPoints
-from ringmq.pop.check_points_twin import ORDERLY
 from ringmq.pop.endings import endings_of
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.open_pops import OpenPops, plan_window
@@ -28,10 +27,10 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def held(world: World) -> Held:
-    """Open messages by receipt, without those of orderly pops."""
+    """Open messages by receipt."""
     found: Held = {}
     for one in world.entries():
-        if one.offsets and one.revive_queue != ORDERLY:
+        if one.offsets:
             found.setdefault(one.pop, []).extend(one.offsets)
     return {pop: sorted(offsets) for pop, offsets in found.items()}
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/number_text.h"
-#include "pop/pop_desk.h"
 #include "pop/pop_entries.h"
 
 #define ENTRIES RMQ_POP_ENTRY_MESSAGES /* of one pop */
@@ -63,10 +62,6 @@ static int next_point(struct rmq_pop_points *p, struct point *point)
         const struct rmq_pop_entry *e = &w->entries[p->next];
         if (p->left_out[p->next] || !open_bits(w, p->next))
             continue;
-        if ((e->revive_queue & ~RMQ_POP_CHANGED) == RMQ_POP_ORDERLY) {
-            p->has_others[rmq_pop_place_of(w, e)] = 1;
-            continue;
-        }
         if (!p->topics[rmq_pop_place_of(w, e)].length || !(count = entries_of(w, p->next, entries)))
             continue;
         point->first = e;

@@ -34,7 +34,6 @@ struct rmq_pop_points {
     uint8_t born_host[16];
     uint32_t born_port, born_v6;
     uint8_t *left_out;               /* by entry: 1 = its pop has a check point already. rmq_pop_points_known sets it */
-    uint8_t *has_others;             /* by place: 1 = the window has open messages of orderly pops, which get no check point */
     /* goes on from call to call */
     uint32_t next;                   /* entry */
     uint64_t messages, records;      /* so far */
