@@ -45,7 +45,7 @@ def waited(context: Context, target: Target, row: str, lead_s: float, **options:
 
 
 def fault_of(report: Report) -> str:
-    """The fault of a run of pops or pulls that wait. Empty: each group has received each message once."""
+    """The faults of a run of pops or pulls that wait. Empty: each group has received each message once."""
     if report["ok"]:
         return ""
     names = ("sent", "received", "acked", "unknown", "twice", "wrong_crc", "bad_answers", "unanswered", "errors")
@@ -103,7 +103,7 @@ def beside_row(context: Context, target: Target) -> Measurement:
 
 
 def _beside_others(context: Context, target: Target, run: Run) -> tuple[Measurement, str]:
-    """The run's measurement, and what was wrong with the pops that wait beside it."""
+    """The run's measurement, and the faults of the pops that wait beside it."""
     with holding(context, target, context.topic("poll_others"), **OTHERS) as others:
         measured = run(context, target)
         return measured, others.end()
@@ -118,7 +118,7 @@ class Held:
         """Of a request, once they have ended."""
 
     def end(self) -> str:
-        """End them. Returns what was wrong with them."""
+        """End them. Returns their faults, "" for none."""
         report = self._load.end()
         self.frame_bytes = report["bytes_out"] / max(report["frames_sent"], 1)
         return fault_of(report)

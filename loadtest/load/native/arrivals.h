@@ -1,4 +1,4 @@
-/* Times at which the messages of a run were received, by the number that each body begins with. */
+/* The times from sends to receipts. A body begins with the number of its message. */
 #ifndef RINGMQ_LOAD_ARRIVALS_H
 #define RINGMQ_LOAD_ARRIVALS_H
 
@@ -8,9 +8,9 @@
 struct arrivals {
     uint64_t room;       /* messages of the run */
     uint32_t groups;     /* each of them is to receive each message */
-    uint64_t *sent_ns;   /* time at which a message was due to be sent; 0: it does not count */
+    uint64_t *sent_ns;   /* the time at which a message was due; 0: it does not count */
     uint32_t *left;      /* groups that are still to receive it */
-    uint64_t received, unknown; /* receipts; those of no message of the run, or too many of one */
+    uint64_t received, unknown; /* receipts; those of no message of the run, or beyond the groups of one */
     struct hist late, whole;    /* from the send until each receipt, and until the last one of a message */
 };
 

@@ -197,17 +197,6 @@ static void fill(struct engine *e, struct connection *c, uint64_t now)
     arm_send(e, c);
 }
 
-static void count_code(struct engine_result *r, int code)
-{
-    for (uint32_t i = 0; i < r->code_count; i++)
-        if (r->codes[i].code == code) {
-            r->codes[i].count++;
-            return;
-        }
-    if (r->code_count < CODES_MAX)
-        r->codes[r->code_count++] = (struct code_count){code, 1};
-}
-
 static void take_answer(struct engine *e, struct connection *c, const struct answer *answer, uint64_t now)
 {
     struct engine_result *r = e->result;
@@ -227,7 +216,7 @@ static void take_answer(struct engine *e, struct connection *c, const struct ans
     } else if (e->scenario->refused == NULL || !e->scenario->refused(e->scenario->self, slot, answer)) {
         if (r->code_count == 0)
             wire_remark(answer, r->remark, sizeof r->remark);
-        count_code(r, answer->code);
+        result_count_code(r, answer->code);
     }
     if (messages > 0)
         r->all_messages += (uint64_t)messages;
@@ -343,17 +332,13 @@ static void begin_stretch(struct engine *e, uint64_t now)
 /* Keeps the figures of the interval that ends now and begins the next one. */
 static void end_stretch(struct engine *e, uint64_t now)
 {
-    struct engine_result *r = e->result;
-    if (r->interval_count < INTERVALS_MAX && now > e->stretch_begin_ns)
-        r->intervals[r->interval_count++] = (struct interval){
-            .at_s = (double)(e->stretch_begin_ns - e->window_begin_ns) / 1e9,
-            .seconds = (double)(now - e->stretch_begin_ns) / 1e9,
-            .messages = e->stretch_messages,
-            .p50_us = (double)hist_percentile(&e->stretch, 50) / 1e3,
-            .p99_us = (double)hist_percentile(&e->stretch, 99) / 1e3,
-            .p99_9_us = (double)hist_percentile(&e->stretch, 99.9) / 1e3,
-            .max_us = (double)e->stretch.max / 1e3,
-        };
+    struct interval found = {
+        .at_s = (double)(e->stretch_begin_ns - e->window_begin_ns) / 1e9,
+        .seconds = (double)(now - e->stretch_begin_ns) / 1e9,
+        .messages = e->stretch_messages,
+    };
+    if (now > e->stretch_begin_ns)
+        result_add_interval(e->result, found, &e->stretch);
     begin_stretch(e, now);
 }
 
@@ -399,10 +384,7 @@ static void release_due(struct engine *e, uint64_t now)
     }
 }
 
-static uint64_t left_waiting(const struct engine *e)
-{
-    return e->scenario->left_waiting ? e->scenario->left_waiting(e->scenario->self) : 0;
-}
+static uint64_t left_waiting(const struct engine *e) { return e->scenario->left_waiting ? e->scenario->left_waiting(e->scenario->self) : 0; }
 
 /* Ends a run that gets no answers any more; what is on its way counts as unanswered. */
 static void end_if_stalled(struct engine *e, uint64_t now)

@@ -33,7 +33,7 @@ struct scenario {
     int (*refused)(void *self, const struct slot *slot, const struct answer *answer);
     /* True when everything was asked. NULL: never. */
     int (*done)(void *self);
-    /* Requests on their way for which no run waits once everything was asked. NULL: none. */
+    /* Requests on their way that may stay without an answer when everything was asked. NULL: none. */
     uint64_t (*left_waiting)(void *self);
 };
 
@@ -82,6 +82,11 @@ struct engine_result {
 };
 
 uint64_t now_ns(void);
+
+/* Counts an answer other than 0. */
+void result_count_code(struct engine_result *r, int code);
+/* Adds an interval with the latencies of its answers, while there is room. */
+void result_add_interval(struct engine_result *r, struct interval interval, const struct hist *latency);
 
 /* Runs `scenario`; 0, or negative errno when it could not start (trouble says what failed). */
 int engine_run(const struct engine_config *config, const struct scenario *scenario, struct engine_result *out);

@@ -154,7 +154,7 @@ struct wait_scenario {
     struct arrivals *arrivals;
     uint32_t listeners;  /* connections of the listener, the first ones */
     uint64_t messages;   /* to be sent; 0: the listener only waits */
-    uint64_t warmup_ns, end_ns, begun_ns; /* messages of the warm-up do not count; the latest end, since the begin */
+    uint64_t warmup_ns, end_ns, begun_ns; /* messages of the warm-up do not count; the end: since the begin, at the latest */
     const uint64_t *acked;                /* messages that the listener has acknowledged; NULL: it acknowledges none */
     uint64_t waiting, answered;           /* requests of the listener that wait; sends that are answered */
 };
