@@ -153,7 +153,8 @@ class OffsetTable:
         """The waiting reset of a queue. A group that goes on by pops takes no reset by a pull: then a later offset in
         the table is that of its pops."""
         reset = self._resets.get((topic, group), {}).get(queue_id)
-        if reset is None or self.pulled(group, topic, queue_id) >= 0:
+        slot, group_id = self._tables.slot(topic, queue_id), self._plane.group_find(group)
+        if reset is None or slot is None or group_id is None or self._plane.has_pulled(group_id, slot):
             return reset
         committed = self._committed(group, topic, queue_id)
         return reset if committed in (-1, reset) else None

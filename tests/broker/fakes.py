@@ -151,6 +151,9 @@ class FakePlane:
         self.filters[slot] = (version, expression)
         return version
 
+    def has_pulled(self, group_id: int, queue_slot: int) -> bool:
+        return (group_id, queue_slot) in self.pulled_table
+
     def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)
 
