@@ -30,6 +30,7 @@ class FakeBroker:
         self.ends: Counter[tuple[str, int]] = Counter()
         self._waiting: dict[tuple[str, str], deque[Answer]] = {}
         self._kept: dict[tuple[str, str], deque[MessageExt]] = {}
+        self._sent: dict[str, list[MessageExt]] = {}
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -67,6 +68,7 @@ class FakeBroker:
                 answer(ResponseCode.POLLING_FULL, {}, b"")
                 return
             self._waiting.setdefault(key, deque()).append(answer)
+            self._kept.setdefault(key, deque(self._sent.get(key[0], [])))
             self._serve_key(key)
             return
         if request.code == RequestCode.SEND_MESSAGE_V2:
@@ -86,12 +88,14 @@ class FakeBroker:
             return
         if is_third and self.fault == "another":
             message.body = b"ABCDEFABCDEF" + body[12:]
+        messages = [message] * (2 if is_third and self.fault == "twice" else 1)
+        self._sent.setdefault(topic, []).extend(messages)
         for key in [key for key in self._waiting if key[0] == topic]:
-            self._kept.setdefault(key, deque()).extend([message] * (2 if is_third and self.fault == "twice" else 1))
+            self._kept[key].extend(messages)
             self._serve_key(key)
 
     def _serve_key(self, key: tuple[str, str]) -> None:
-        waiting, kept = self._waiting[key], self._kept.get(key, deque())
+        waiting, kept = self._waiting[key], self._kept[key]
         while waiting and kept:
             message = kept.popleft()
             place = f"0 {message.queue_id} {message.queue_offset}"
