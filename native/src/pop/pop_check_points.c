@@ -39,7 +39,8 @@ static int is_same_pop(const struct rmq_pop_entry *a, const struct rmq_pop_entry
 static uint32_t entries_of(struct rmq_pop_windows *w, uint32_t entry, uint32_t *found)
 {
     const struct rmq_pop_entry *e = &w->entries[entry];
-    uint32_t count = 0, at = rmq_pop_hash_first(&w->receipts, rmq_pop_receipt_hash(e->window, rmq_pop_start_of(e), e->pop_time_ms));
+    uint64_t hash = rmq_pop_receipt_hash(e->window, rmq_pop_start_of(e), e->pop_time_ms);
+    uint32_t count = 0, at = rmq_pop_hash_first(&w->receipts, hash);
     for (; at && count < ENTRIES; at = w->receipts.next[at - 1]) {
         const struct rmq_pop_entry *other = &w->entries[at - 1];
         if (!is_same_pop(e, other) || !open_bits(w, at - 1))
@@ -109,7 +110,10 @@ static void put(struct writer *t, const void *text, size_t length)
 #define PUT(t, text) put(t, text, sizeof(text) - 1)
 
 static void put_number(struct writer *t, int64_t value) { t->at = rmq_put_decimal(t->at, value); }
-static void put_json(struct writer *t, const struct rmq_pop_point_text *of) { put(t, t->p->texts + of->json_at, of->json_length); }
+static void put_json(struct writer *t, const struct rmq_pop_point_text *of)
+{
+    put(t, t->p->texts + of->json_at, of->json_length);
+}
 static void put_raw(struct writer *t, const struct rmq_pop_point_text *of) { put(t, t->p->texts + of->at, of->length); }
 
 static void put_body(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start, uint32_t from,
@@ -159,8 +163,8 @@ static void put_key(struct writer *t, const struct point *point, uint32_t place,
     PUT(t, "@ck\002TAGS\001ck\002");
 }
 
-static void put_pairs(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start, int64_t deliver_ms,
-                      int is_timed, uint32_t revive_queue)
+static void put_pairs(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start,
+                      int64_t deliver_ms, int is_timed, uint32_t revive_queue)
 {
     if (is_timed) {
         PUT(t, "REAL_TOPIC\001");
@@ -198,7 +202,8 @@ void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *r
     memcpy(request->born_host, p->born_host, sizeof request->born_host);
 }
 
-static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const struct point *point, uint32_t from, uint32_t count)
+static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const struct point *point, uint32_t from,
+                         uint32_t count)
 {
     uint32_t place = rmq_pop_place_of(p->windows, point->first), queue_id = p->windows->windows[place].queue_id;
     int64_t start = from ? point->offsets[from] : point->start;

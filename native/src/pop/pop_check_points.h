@@ -1,5 +1,5 @@
-/* pop_check_points.h: open messages as RocketMQ's check points: a record in the timer topic, or in the revive topic if its time is
- * over. `ringmq.pop.export` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
+/* pop_check_points.h: open messages as RocketMQ's check points: a record in the timer topic, or in the revive topic if its
+ * time is over. `ringmq.pop.export` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
  *
  * A check point has the open messages of one pop of one queue. Those that are done are left out of it, so it needs no record of
  * their acknowledgements.
@@ -41,17 +41,17 @@ struct rmq_pop_points {
 };
 
 uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w); /* places of entries that may be in use */
-/* The open messages of the pop with this receipt go to `offsets`, at most `room`. Returns their number. `leave_out`: it has a check
- * point that a RocketMQ broker will still read, so it gets no other one. */
+/* The open messages of the pop with this receipt go to `offsets`, at most `room`. Returns their number. `leave_out`: it has a
+ * check point that a RocketMQ broker will still read, so it gets no other one. */
 uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int leave_out,
                               int64_t *offsets, uint32_t room);
-/* Makes requests of the next open messages, at most `room`, which is at least RMQ_POP_ENTRY_MESSAGES. 0: there are no more, or the
- * arena has no room for one. p->arena_at is behind the bytes of the last one. */
+/* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. 0: there are no
+ * more, or the arena has no room for one. p->arena_at is behind the bytes of the last one. */
 uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room);
 /* The parts of a request that all records share: origin, kind, flags. */
 void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request);
-/* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that was
- * not stored. */
+/* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that
+ * was not stored. */
 uint32_t rmq_pop_points_answers(struct rmq_plane *plane, uint32_t port, uint64_t *end, uint32_t *refused);
 /* cdef-end */
 #endif
