@@ -95,7 +95,7 @@ class Offsets:
         if len(resets) > int(ring.capacity) - int(ring.head - ring.tail):
             raise OSError(errno.EBUSY, "too many consumer offsets wait for control")
         for reset in resets:
-            if reset.window is not None and reset.offset < self._names.native(reset.window).next_offset:
+            if reset.window is not None and self._ends(reset.window, reset.offset):
                 self._names.have_id(reset.window)
         commits = ffi.new("struct rmq_offset_commit[]", [reset[:3] for reset in resets])
         self._native.may_compare = 0  # the table does not have them yet
@@ -110,10 +110,15 @@ class Offsets:
     def _move(self, window: Window, offset: int) -> None:
         """Go on at an offset. Messages before it that consumers hold stay theirs, if none behind it was given."""
         start_id = int(self._native.start_id)
-        if offset < self._names.native(window).next_offset:
+        if self._ends(window, offset):
             window = self._names.begin_at(window, offset)
         lib.rmq_pop_skip_to(self._windows, window.place, offset)
         lib.rmq_pop_set_committed(self._windows, window.place, offset, start_id)
+
+    def _ends(self, window: Window, offset: int) -> bool:
+        """True if a reset takes away what consumers hold: a message was given before, or a batch blocks the queue."""
+        has_batch = lib.rmq_pop_order_at(self._windows, window.place) != ffi.NULL
+        return has_batch or offset < self._names.native(window).next_offset
 
     def finish(self) -> bool:
         """A turn of the stop: report all offsets. True once control has stored them."""

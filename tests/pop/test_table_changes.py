@@ -137,6 +137,19 @@ def test_a_reset_beyond_all_that_was_given_takes_nothing_from_consumers(worker: 
     assert worker.desk.native.counted(Counter.ACKS) == 3
 
 
+@pytest.mark.parametrize("offset", [0, 1, 5])
+def test_a_reset_of_an_orderly_group_ends_its_batch(worker: Worker, offset: int) -> None:
+    batch = receipts(worker.pop(maxMsgNums=3, order="true"))
+    assert worker.pop(maxMsgNums=3, order="true").code == 210
+    assert worker.reset({0: offset}) == ""
+    again = [offset_of(receipt) for receipt in receipts(worker.pop(maxMsgNums=3, order="true"))]
+    assert again == [offset, offset + 1, offset + 2]
+    for receipt in batch:
+        worker.ack(receipt)
+    worker.settle()
+    assert worker.table() == offset, "receipts of before have no effect"
+
+
 def test_a_reset_between_open_messages_ends_those_before_it(worker: Worker) -> None:
     worker.taken()
     assert worker.reset({0: 6}) == ""
