@@ -285,8 +285,7 @@ class OrderTwin(EntryTwin):
                 self.order_wheel_ms = max(self.order_wheel_ms, mono_ms)
                 break
             self.order_wheel_ms = max(self.order_wheel_ms, self.order_wheel.pop(slot)[0])
-            if self.order_blocked_ms(self.order_places[slot]) is not None:
-                found.append(self.order_places[slot])
+            found.append(self.order_places[slot])
         return found
 
     def clamp_order(self, place: int, end_offset: int) -> None:

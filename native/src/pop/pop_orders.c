@@ -188,8 +188,7 @@ uint32_t rmq_pop_orders_due(struct rmq_pop_windows *w, int64_t mono_ms, uint32_t
     while (count < room && (slot = rmq_pop_wheel_first(&w->orders.wheel, mono_ms, &steps)) != RMQ_NONE) {
         uint32_t place = w->orders.places[slot] - 1;
         disarm(&w->orders, slot);
-        if (rmq_pop_order_blocked_ms(w, place) != INT64_MIN) /* else another pop has taken the messages */
-            places[count++] = place;
+        places[count++] = place; /* also if a normal pop has taken the messages: others behind them may be there */
     }
     return count;
 }
