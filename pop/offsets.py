@@ -117,8 +117,8 @@ class Offsets:
 
     def _ends(self, window: Window, offset: int) -> bool:
         """True if a reset takes away what consumers hold: a message was given before, or a batch blocks the queue."""
-        has_batch = lib.rmq_pop_order_at(self._windows, window.place) != ffi.NULL
-        return has_batch or offset < self._names.native(window).next_offset
+        has_batch = bool(lib.rmq_pop_order_at(self._windows, window.place) != ffi.NULL)
+        return has_batch or offset < int(self._names.native(window).next_offset)
 
     def finish(self) -> bool:
         """A turn of the stop: report all offsets. True once control has stored them."""
