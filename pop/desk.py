@@ -174,7 +174,7 @@ class Desk(Part):
     @property
     def polls_waiting(self) -> int:
         """Pops that wait for a message."""
-        return len(self.native.polls)
+        return self.native.polls.pops
 
     @property
     def polls_max(self) -> int:
@@ -231,8 +231,8 @@ class Desk(Part):
         self.native.polls.look()
         bound = self.native.counted(Counter.BOUND)
         if bound > self._bound_told and self._line(
-            now_ms, "bound", f"pop: {bound - self._bound_told} pops were answered empty, because too many messages are "
-            "open (ringmqPopOpenMax), or too many windows are there (ringmqOffsetsMax)",
+            now_ms, "bound", f"pop: {bound - self._bound_told} pops found too many messages "
+            "open (ringmqPopOpenMax) or windows there (ringmqOffsetsMax), and wait or were answered empty",
         ):  # fmt: skip
             self._bound_told = bound
         if (trouble := self.native.take_trouble()) is not None:

@@ -37,6 +37,12 @@ class Polls:
         return 0 if self._native == ffi.NULL else int(lib.rmq_pop_polls_count(self._native))
 
     @property
+    def pops(self) -> int:
+        """Those of pops. The others are notifications."""
+        native = self._native
+        return 0 if native == ffi.NULL else int(lib.rmq_pop_polls_count_kind(native, lib.RMQ_POP_POLL_POP))
+
+    @property
     def limit(self) -> int:
         """Polls that may wait."""
         return int(self._desk.poll_limits.polls)

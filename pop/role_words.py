@@ -27,7 +27,7 @@ class Counter(IntEnum):
     UNSENT = lib.RMQ_POP_COUNT_UNSENT
     """Pops of single queues that no client has received. Their messages are given again at once."""
     BOUND = lib.RMQ_POP_COUNT_BOUND
-    """Pops that were answered empty, because too many messages are open."""
+    """Pops that found too many messages open. They wait or are answered empty."""
     FULL = lib.RMQ_POP_COUNT_FULL
     """Pops that found nothing, and could not wait because too many do."""
     NOTIFIED = lib.RMQ_POP_COUNT_NOTIFIED

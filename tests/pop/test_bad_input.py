@@ -323,7 +323,7 @@ def test_a_group_that_never_acknowledges_stops_itself_alone(broker: RunningBroke
         assert other.ack(found(other)).code == 0
     assert hog.ack(taken.pop()).code == 0
     wait_until(lambda: hog.pop(count=1, invisible_ms=HOUR_MS), "an acknowledgement makes room")
-    wait_until(lambda: "answered empty" in broker.log_tail(), "a line tells it")
+    wait_until(lambda: "found too many messages" in broker.log_tail(), "a line tells it")
 
 
 def test_messages_that_nobody_acknowledges_take_no_more_room(broker: RunningBroker) -> None:

@@ -30,7 +30,7 @@ def test_a_group_has_a_share_of_the_entries(tmp_path: Path) -> None:
     assert stage.desk.native.counted(Counter.BOUND) == 1
     stage.now_ms += 2000
     stage.turn()
-    (line,) = [line for line in stage.lines if "answered empty" in line]
+    (line,) = [line for line in stage.lines if "found too many messages" in line]
     assert "ringmqPopOpenMax" in line
     assert stage.pop(group="H").code == 0
 

@@ -425,6 +425,22 @@ def test_messages_at_a_bound_are_told_when_a_pop_can_get_them(stage: Stage) -> N
     assert seen[0].fields == TRUE and held.hold is not None and seen[0].verdict.pending == held.hold.slot
 
 
+def test_a_told_message_hides_none_at_a_bound(stage: Stage) -> None:
+    """Another queue has it, so that one notification is told before the bound moves."""
+    stage.set(enable_pop_message_threshold=True, pop_inflight_message_threshold=1)
+    stage.send("T", 3)
+    first = stage.pop(maxMsgNums=2)
+    held = [poll(stage), poll(stage)]
+    stage.turn()
+    stage.send("T", 1, 1)
+    stage.turn()
+    told(stage, held[1])
+    assert stage.pop(queueId=1).code == 0
+    assert stage.ack(receipts(first)[0]).code == 0
+    wait_until(lambda: stage.turn() or stage.has_verdict(), "the bound has moved")
+    told(stage, held[0])
+
+
 def test_messages_that_no_client_has_received_are_told_at_a_bound(stage: Stage) -> None:
     """The bound is about messages that consumers hold."""
     stage.set(enable_pop_message_threshold=True, pop_inflight_message_threshold=1)

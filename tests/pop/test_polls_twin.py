@@ -202,6 +202,9 @@ class Play:
     def look(self) -> None:
         """Compare the content of both."""
         assert lib.rmq_pop_polls_count(self.native.native) == len(self.twin.polls)
+        for kind in range(lib.RMQ_POP_POLL_KINDS):
+            expected_count = sum(poll.key.kind == kind for poll in self.twin.polls.values())
+            assert lib.rmq_pop_polls_count_kind(self.native.native, kind) == expected_count
         for name in ("keys", "is_awake", "is_behind"):
             assert getattr(self.native, name) == getattr(self.twin, name), name
         for key in self.twin.keys:

@@ -64,7 +64,7 @@
 #define RMQ_POP_COUNT_ACKS_FOREIGN 6 /* receipts of another broker */
 #define RMQ_POP_COUNT_CHANGES 7
 #define RMQ_POP_COUNT_UNSENT 8       /* pops that no client has received */
-#define RMQ_POP_COUNT_BOUND 9        /* pops that were answered empty, because too many messages are open */
+#define RMQ_POP_COUNT_BOUND 9        /* pops that found too many messages open, and wait or are empty */
 #define RMQ_POP_COUNT_PASSED_OVER 10 /* copies whose message was acknowledged in time */
 #define RMQ_POP_COUNT_UNREADABLE 11  /* looks at queues whose units or records cannot be read now */
 #define RMQ_POP_COUNT_FULL 12        /* pops that found nothing and could not wait */

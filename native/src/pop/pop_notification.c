@@ -14,7 +14,7 @@ struct look {
     int64_t enough;              /* messages: then the look ends */
     int64_t there;
     int64_t ends;                /* of all queues, their sum */
-    uint32_t is_behind;          /* some are there that a pop cannot get now */
+    int64_t behind;              /* others, which a pop cannot get now */
     const struct rmq_pop_attempt *order; /* of an orderly pop; NULL: another one */
 };
 
@@ -49,7 +49,7 @@ static void look_at_queue(struct rmq_pop_desk *d, struct look *look, uint32_t gr
         count += max_offset - next;
     look->ends += max_offset;
     if (count && place != RMQ_NONE && d->open_max && rmq_pop_held_messages(d->windows, place) > d->open_max)
-        look->is_behind = 1;
+        look->behind += count;
     else
         look->there += count;
 }
@@ -82,7 +82,7 @@ static struct look look_for(struct rmq_pop_desk *d, const struct rmq_pop_key *ke
     if (d->settings & RMQ_POP_RETRY_V1)
         look_at_retries(d, &look, key, RMQ_POP_FLAG_RETRY_V1);
     if (look.there && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, key->group_id)))
-        look.there = 0, look.is_behind = 1;
+        look.behind += look.there, look.there = 0;
     return look;
 }
 
@@ -135,12 +135,14 @@ uint32_t rmq_pop_serve_notification(struct rmq_pop_desk *d, struct rmq_pop_row *
     if (row->due) {
         put_answer(d, row, 1, 0);
         if (is_woken && is_counted)
-            rmq_pop_polls_tell_to(d->polls, &key, look.ends - (row->due - 1));
+            rmq_pop_polls_tell_to(d->polls, &key, look.ends - look.behind - (row->due - 1));
+        if (is_woken && look.behind)
+            rmq_pop_polls_put_behind(d->polls, row->held - 1); /* the others are told once a pop can get them */
         return RMQ_POP_SERVED;
     }
-    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, (int)look.is_behind);
+    enum rmq_pop_waiting waiting = rmq_pop_wait(d, row, &key, look.behind > 0);
     if (waiting == RMQ_POP_IS_HELD) {
-        if (!look.is_behind && is_counted)
+        if (!look.behind && is_counted)
             rmq_pop_polls_tell_to(d->polls, &key, look.ends);
         return row->held ? RMQ_POP_WAITS : RMQ_POP_SERVED;
     }

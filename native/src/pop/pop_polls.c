@@ -272,6 +272,8 @@ uint32_t rmq_pop_polls_count(const struct rmq_pop_polls *p)
     return p->counts[RMQ_POP_POLL_POP] + p->counts[RMQ_POP_POLL_NOTIFICATION];
 }
 
+uint32_t rmq_pop_polls_count_kind(const struct rmq_pop_polls *p, uint32_t kind) { return p->counts[kind]; }
+
 static int is_full(const struct rmq_pop_polls *p, const struct rmq_pop_poll_limits *limits, uint32_t kind, uint32_t key,
                    uint32_t bytes)
 {

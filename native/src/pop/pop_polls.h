@@ -69,6 +69,7 @@ uint32_t rmq_pop_polls_closed(struct rmq_pop_polls *p, uint32_t role, uint32_t r
 /* The read worker has another process: ends the polls of older ones. Returns their number. */
 uint32_t rmq_pop_polls_restarted(struct rmq_pop_polls *p, uint32_t role, uint32_t role_generation);
 uint32_t rmq_pop_polls_count(const struct rmq_pop_polls *p);
+uint32_t rmq_pop_polls_count_kind(const struct rmq_pop_polls *p, uint32_t kind);
 uint32_t rmq_pop_polls_count_of(const struct rmq_pop_polls *p, const struct rmq_pop_key *key);
 
 /* Notifications of a key are told of its queues up to there: the sum of their ends. A message behind it is for one more of them, and

@@ -22,26 +22,26 @@
 
 static const struct rmq_pop_request *request_of(const struct rmq_pop_poll *poll) { return (const void *)poll->request; }
 
-static void take_arrivals(struct rmq_pop_desk *d)
+static int has_time(int64_t until_ns) { return rmq_mono_ns() < until_ns; }
+
+static void take_arrivals(struct rmq_pop_desk *d, int64_t until_ns)
 {
     struct rmq_ring *ring = &rmq_port_at(d->plane, d->port)->arrived;
     uint64_t tail = rmq_load_relaxed(&ring->tail), waiting = rmq_ring_waiting(ring, tail);
     uint32_t queues = rmq_load(&rmq_plane_header_of(d->plane)->tables.queue_count);
     uint8_t *wishes = rmq_pop_wishes(d);
-    d->has_arrivals = waiting > ARRIVALS_OF_TURN;
-    if (d->has_arrivals)
-        waiting = ARRIVALS_OF_TURN;
-    if (!waiting)
-        return;
-    for (uint64_t i = 0; i < waiting; i++) {
+    uint64_t i = 0;
+    for (; i < waiting && i < ARRIVALS_OF_TURN && (!i || has_time(until_ns)); i++) { /* each walks the keys of its topic */
         uint32_t slot = *(const uint32_t *)rmq_ring_slot(d->plane->base, ring, tail + i);
         RMQ_INVARIANT(slot < queues, slot, queues);
         const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
         if (!rmq_pop_polls_wake_queue(d->polls, queue->topic_id, queue->queue_id))
             rmq_store(&wishes[slot], 0);
     }
-    rmq_store(&ring->tail, tail + waiting);
-    d->arrivals += waiting;
+    d->has_arrivals = i < waiting;
+    if (i)
+        rmq_store(&ring->tail, tail + i);
+    d->arrivals += i;
 }
 
 /* --- a poll is served again -------------------------------------------------------------------------------------- */
@@ -127,8 +127,6 @@ static void take_orders(struct rmq_pop_desk *d)
             rmq_pop_wake_order(d, group_id, rmq_pop_index_queue(d->index, places[i]));
     }
 }
-
-static int has_time(int64_t until_ns) { return rmq_mono_ns() < until_ns; }
 
 /* Serves the first poll of a key that gets something, from `number` on. Its answer wakes the key again if more is there. A poll
  * whose filter wants nothing of what is there is no reason that one with another filter waits. One try is made in any case: the
@@ -239,7 +237,7 @@ void rmq_pop_waiting_look(struct rmq_pop_desk *d)
 
 void rmq_pop_waiting_turn(struct rmq_pop_desk *d)
 {
-    take_arrivals(d);
+    take_arrivals(d, rmq_mono_ns() + d->polls_ns);
     take_orders(d);
     if (d->now_ns / NS_A_MS >= d->go_on_ms) {
         d->go_on_ms = d->now_ns / NS_A_MS + PASS_MS;
