@@ -116,9 +116,10 @@ class Offsets:
         lib.rmq_pop_set_committed(self._windows, window.place, offset, start_id)
 
     def _ends(self, window: Window, offset: int) -> bool:
-        """True if a reset takes away what consumers hold: a message was given before, or a batch blocks the queue."""
-        has_batch = bool(lib.rmq_pop_order_at(self._windows, window.place) != ffi.NULL)
-        return has_batch or offset < int(self._names.native(window).next_offset)
+        """True if a reset takes away what consumers hold: the message was given before, or a batch has it."""
+        batch = lib.rmq_pop_order_at(self._windows, window.place)
+        in_batch = batch != ffi.NULL and offset <= int(batch.base_offset + batch.deltas[batch.count - 1])
+        return bool(in_batch) or offset < int(self._names.native(window).next_offset)
 
     def finish(self) -> bool:
         """A turn of the stop: report all offsets. True once control has stored them."""

@@ -262,6 +262,14 @@ def test_an_orderly_pop_goes_on_behind_normal_ones(stage: Stage) -> None:
     assert committed(stage) == 0
 
 
+def test_a_batch_of_acknowledgements_ends_with_what_a_batch_can_have(stage: Stage) -> None:
+    stage.send("T", 60)
+    receipt = receipts(pop(stage, 32))[0]
+    illegal = batch_ack(stage, receipt, b"\xff" * 8)
+    assert illegal.code == ILLEGAL and committed(stage) == 32
+    assert illegal.command.remark == "offset is illegal, key:T@G@0, old:32, commit:32, next:-1, /127.0.0.1:4321"
+
+
 # ---- notifications ----
 
 

@@ -150,6 +150,17 @@ def test_a_reset_of_an_orderly_group_ends_its_batch(worker: Worker, offset: int)
     assert worker.table() == offset, "receipts of before have no effect"
 
 
+def test_a_reset_beyond_an_old_batch_takes_nothing_from_consumers(worker: Worker) -> None:
+    """The batch is done, and the group pops in no order since."""
+    for receipt in receipts(worker.pop(maxMsgNums=2, order="true")):
+        worker.ack(receipt)
+    held = worker.taken(3)
+    assert worker.reset({0: 9}) == ""
+    for receipt in held:
+        worker.ack(receipt)
+    assert worker.desk.native.counted(Counter.ACKS) == 5
+
+
 def test_a_reset_between_open_messages_ends_those_before_it(worker: Worker) -> None:
     worker.taken()
     assert worker.reset({0: 6}) == ""

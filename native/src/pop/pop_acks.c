@@ -236,7 +236,7 @@ uint64_t rmq_pop_ack_order_bits(struct rmq_pop_desk *d, const uint8_t *group, ui
                                 const uint8_t *bits, uint32_t bit_bytes, int64_t *illegal)
 {
     uint64_t all = 0;
-    uint32_t group_id, slot;
+    uint32_t group_id, slot, looked = 0;
     uint32_t place = window_of(d, group, group_length, topic, topic_length, flag, queue_id, &group_id, &slot);
     *illegal = -1;
     if (place == RMQ_NONE || !is_start(start_offset, bit_bytes)) {
@@ -249,6 +249,11 @@ uint64_t rmq_pop_ack_order_bits(struct rmq_pop_desk *d, const uint8_t *group, ui
         int64_t offset = start_offset + (int64_t)at * 8;
         for (uint64_t left = within(word_at(bits, bit_bytes, at), offset, min, max); left; left &= left - 1) {
             int64_t each = offset + __builtin_ctzll(left);
+            if (looked++ == RMQ_POP_ORDER_MESSAGES) { /* no batch has more, and a body has millions of bits */
+                d->committed_offset = rmq_pop_window_at(d->windows, place)->next_offset;
+                *illegal = each;
+                return all;
+            }
             int result = ack_in_order(d, place, group_id, slot, pop_time_ms, each);
             if (result == RMQ_POP_ILLEGAL)
                 *illegal = each;

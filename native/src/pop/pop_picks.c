@@ -172,6 +172,7 @@ static int64_t pick_batch(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struc
     if (!rmq_pop_orders_ready(d->windows, p->pick_count + 1, d->now_ns / 1000000))
         return pick_next(d, p, pick, slot, offset);
     rmq_pop_count(d, RMQ_POP_COUNT_BOUND, !d->row.held); /* a poll tries again and again */
+    p->is_full = 1;                                      /* no other queue gets a batch either */
     return offset;
 }
 
