@@ -121,5 +121,10 @@ def queue_end(plane: QueuePlane, name: WindowName | None, window: Any, births: M
     slot = None if topic_id is None else plane.queue_find(topic_id, name.queue_id)
     if slot is None:
         return None
-    queue = plane.queue(slot)
+    return end_of(plane.queue(slot))
+
+
+def end_of(queue: Any) -> int:
+    """The offset that the next message of a struct rmq_queue gets. Behind a start the log reaches further than dispatch
+    has come."""
     return max(int(queue.max_offset), int(queue.log_end))

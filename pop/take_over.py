@@ -18,6 +18,7 @@ from msgspec import Struct
 from ringmq.broker.config.run_config import store_config
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
+from ringmq.pop.clamp import end_of
 from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.names import Names
 from ringmq.pop.open_pops import OpenPop, OpenPops, plan_window
@@ -96,8 +97,7 @@ def _has_timers(look: StoreLook) -> bool:
     queue = look.topics.queue(layout.TIMER_TOPIC, 0)
     if queue is None:
         return False
-    row = look.plane.queue(queue[1])
-    return max(int(row.max_offset), int(row.log_end)) > 0
+    return end_of(look.plane.queue(queue[1])) > 0
 
 
 def _read(look: StoreLook) -> OpenPops:
@@ -139,9 +139,7 @@ def _queue_of(look: StoreLook, key: _Key) -> _Queue | None:
     found = look.topics.queue(topic, queue_id)
     if found is None or group_id is None or not int(plane.group(group_id).config) & lib.RMQ_GROUP_LIVE:
         return None
-    row = plane.queue(found[1])
-    end = max(int(row.max_offset), int(row.log_end))
-    return _Queue(group_id, found[1], plane.offset_get(group_id, found[1]), end)
+    return _Queue(group_id, found[1], plane.offset_get(group_id, found[1]), end_of(plane.queue(found[1])))
 
 
 # ---- memory ----

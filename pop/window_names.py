@@ -14,6 +14,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import ffi, lib
 from ringmq.native.table_secret import table_secret
+from ringmq.pop.clamp import end_of
 from ringmq.remoting import names as topic_names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
@@ -312,7 +313,7 @@ class WindowNames:
         low, high = int(queue.min_offset), int(queue.max_offset)
         committed = self._committed(group_id, slot)
         if committed >= 0:
-            return min(committed, high)
+            return min(committed, end_of(queue))
         if from_min or topic_names.is_retry_topic(topic):
             return low
         if low <= 0 and self._config().init_pop_offset_by_check_msg_in_mem and self._is_in_memory(slot):

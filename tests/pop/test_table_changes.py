@@ -89,6 +89,12 @@ class Worker(Stage):
         slot = self.plane.queue_find(topic_id, queue_id)
         return int(lib.rmq_offset_get(self.kit.plane, group_id, slot))
 
+    def commit(self, offset: int) -> None:
+        """A client commits an offset of queue 0."""
+        group_id, topic_id = self.plane.group_find("G"), self.plane.topic_find("T")
+        assert topic_id is not None
+        assert lib.rmq_offset_put(self.kit.plane, group_id, self.plane.queue_find(topic_id, 0), offset) == 0
+
     def taken(self, count: int = 32) -> list[str]:
         """The receipts of a pop."""
         answer = self.pop(maxMsgNums=count)
@@ -135,6 +141,19 @@ def test_a_reset_beyond_all_that_was_given_takes_nothing_from_consumers(worker: 
     for receipt in held:
         worker.ack(receipt)
     assert worker.desk.native.counted(Counter.ACKS) == 3
+
+
+def test_a_group_begins_at_an_offset_that_dispatch_has_not_reached(worker: Worker) -> None:
+    """Behind a start the log reaches further than dispatch has come."""
+    topic_id = worker.plane.topic_find("T")
+    assert topic_id is not None
+    worker.kit.queue(topic_id, 0).log_end = 12
+    worker.commit(12)
+    assert worker.taken() == []
+    worker.settle()
+    assert worker.table() == 12
+    worker.send("T", 3)
+    assert [offset_of(receipt) for receipt in worker.taken()] == [12]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5])
