@@ -2,8 +2,9 @@
 
 Control alone writes the table of offsets. Pop reports the lowest message that is not done, through the ring of commits
 of its port (`native/src/pop/pop_offsets.h`). An offset in the table that pop has not reported comes from a client or an
-operator. A larger one moves the window on, and a smaller one begins another window there. Control tells of a reset,
-which is reported like any other offset.
+operator. A larger one moves the window on, and a smaller one begins another window there. One beyond the end of the
+queue counts as the end: no later message is passed over. Control tells of a reset, which is reported like any other
+offset.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
+from ringmq.pop.clamp import end_of
 from ringmq.pop.window_names import Window, WindowNames
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.log_lines import LogLines
@@ -94,6 +96,7 @@ class Offsets:
         ring = self._plane.header.ports.port[self._port].commit
         if len(resets) > int(ring.capacity) - int(ring.head - ring.tail):
             raise OSError(errno.EBUSY, "too many consumer offsets wait for control")
+        resets = [reset._replace(offset=self._within(reset.queue_slot, reset.offset)) for reset in resets]
         for reset in resets:
             if reset.window is not None and self._ends(reset.window, reset.offset):
                 self._names.have_id(reset.window)
@@ -106,6 +109,10 @@ class Offsets:
                 self._move(reset.window, reset.offset)
                 self._step("pop-window-reset")
                 self._on_moved(reset.group_id)
+
+    def _within(self, queue_slot: int, offset: int) -> int:
+        """An offset of others, at most the end of the queue."""
+        return min(offset, end_of(self._plane.queue(queue_slot)))
 
     def _move(self, window: Window, offset: int) -> None:
         """Go on at an offset. Messages before it that consumers hold stay theirs, if none behind it was given."""
@@ -160,7 +167,7 @@ class Offsets:
                 self._set_back(window)
 
     def _set_back(self, window: Window) -> None:
-        offset = self._plane.offset_get(window.group_id, window.queue_slot)
+        offset = self._within(window.queue_slot, self._plane.offset_get(window.group_id, window.queue_slot))
         try:
             if offset < 0:
                 self._names.end(window)

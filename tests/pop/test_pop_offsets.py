@@ -15,7 +15,7 @@ from ringmq.pop.offsets import PASS_MS, Offsets
 from ringmq.pop.offsets_twin import Offset, look
 from ringmq.pop.window_names import Window
 
-ROLE, GROUP, QUEUES, START = lib.RMQ_ROLE_POP, 1, 3, 77
+ROLE, GROUP, QUEUES, START, END = lib.RMQ_ROLE_POP, 1, 3, 77, 500
 
 
 class Stage:
@@ -29,6 +29,8 @@ class Stage:
         topic = self.kit.topic(b"T", QUEUES)
         assert lib.rmq_group_add(plane, b"G", 1, lib.RMQ_GROUP_LIVE) == GROUP
         self.slots = [int(lib.rmq_queue_find(plane, topic, queue)) for queue in range(QUEUES)]
+        for queue in range(QUEUES):
+            self.kit.queue(topic, queue).max_offset = END
         layout = lib.rmq_pop_layout_of(64, 4096)
         self._map = mmap.mmap(-1, int(layout.mapped_bytes))
         self._base = ffi.from_buffer("uint8_t *", self._map, require_writable=True)
@@ -60,7 +62,7 @@ class Stage:
         assert lib.rmq_pop_window_make(self.windows, queue + 1, queue, 0, 0, place) == 0
         row = self.rows[place[0]]
         row.window, row.group_id, row.queue_slot = queue + 1, GROUP, self.slots[queue]
-        self.twins[int(place[0])] = Offset(0, -1)
+        self.twins[int(place[0])] = Offset(0, 0, -1)
         return int(place[0])
 
     def table(self, number: int) -> int:
@@ -85,7 +87,25 @@ class Stage:
         """The messages of a queue up to an offset are done."""
         place = self.places[number]
         lib.rmq_pop_skip_to(self.windows, place, offset)
-        self.twins[place].first_open = max(self.twins[place].first_open, offset)
+        _skip_to(self.twins[place], offset)
+
+    def give(self, number: int, count: int) -> None:
+        """The next messages of a queue are given."""
+        place = self.places[number]
+        first = int(lib.rmq_pop_window_at(self.windows, place).next_offset)
+        give = ffi.new("struct rmq_pop_give *", {
+            "pop_time_ms": 5, "mono_ms": 1000, "start_offset": first, "next_offset": first + count,
+            "invisible_ms": 9000,
+        })  # fmt: skip
+        offsets = ffi.new("int64_t[]", list(range(first, first + count)))
+        assert lib.rmq_pop_window_give(self.windows, place, give, offsets, count) == 0
+        self.twins[place].next_offset = first + count
+
+    def next_offset(self, number: int) -> int:
+        return int(lib.rmq_pop_window_at(self.windows, self.places[number]).next_offset)
+
+    def queue(self, number: int) -> Any:
+        return lib.rmq_queue_at(self.kit.plane, self.slots[number])
 
     def look(self) -> list[int]:
         """A pass of both. Returns the numbers of windows that were set back."""
@@ -100,13 +120,15 @@ class Stage:
             window = self.twins[place]
 
             def skip_to(offset: int, window: Offset = window) -> None:
-                window.first_open = max(window.first_open, offset)
+                _skip_to(window, offset)
 
             def report(offset: int) -> bool:
                 reports.append(offset)
                 return True
 
-            if not look(window, tables[number], may_compare=may_compare, report=report, skip_to=skip_to):
+            row = self.queue(number)
+            end = max(int(row.max_offset), int(row.log_end))
+            if not look(window, tables[number], end, may_compare=may_compare, report=report, skip_to=skip_to):
                 twin.append(number)
         assert native == twin
         assert self.committed() == [self.twins[place].committed for place in self.places]
@@ -119,6 +141,13 @@ class Stage:
         lib.rmq_pop_windows_close(self.windows)
         lib.rmq_pop_pages_close(self.pages)
         ffi.release(self._base)
+
+
+def _skip_to(window: Offset, offset: int) -> None:
+    has_open = window.first_open < window.next_offset
+    window.next_offset = max(window.next_offset, offset)
+    if not has_open:
+        window.first_open = window.next_offset
 
 
 @pytest.fixture
@@ -167,6 +196,56 @@ def test_a_larger_offset_of_others_moves_the_window_on(stage: Stage) -> None:
     assert lib.rmq_pop_window_at(stage.windows, stage.places[1]).next_offset == 40
     stage.drain()
     assert stage.table(1) == 40
+
+
+def test_an_offset_beyond_the_end_passes_over_no_later_message(stage: Stage) -> None:
+    """A client commits what it knows of a topic that was made anew since. The table gets the end in its place, once."""
+    stage.look()
+    stage.drain()
+    stage.set(1, 1_000_000)
+    assert stage.look() == [] and stage.next_offset(1) == END
+    stage.queue(1).max_offset = END + 20
+    assert stage.look() == [] and stage.next_offset(1) == END, "the report is on its way"
+    stage.drain()
+    reported = int(stage.native.reported)
+    stage.start()  # the next process does not take the offset for another word
+    assert stage.look() == [] and stage.next_offset(1) == END and stage.table(1) == END
+    assert int(stage.native.reported) == reported
+
+
+def test_open_messages_stay_before_an_end_that_takes_the_place_of_an_offset(stage: Stage) -> None:
+    stage.give(1, 3)
+    stage.look()
+    stage.drain()
+    stage.set(1, END + 1)
+    stage.look()
+    stage.drain()
+    assert stage.look() == [] and stage.table(1) == stage.next_offset(1) == END
+    assert lib.rmq_pop_open_messages(stage.windows, stage.places[1]) == 3
+
+
+def test_the_log_may_end_behind_what_dispatch_knows(stage: Stage) -> None:
+    """Behind a start, an offset of before it is not beyond the end."""
+    stage.queue(1).log_end = END + 10
+    stage.set(1, END + 10)
+    assert stage.look() == [] and stage.next_offset(1) == END + 10
+    stage.drain()
+    assert stage.look() == [] and stage.table(1) == END + 10
+
+
+def test_a_window_that_a_start_has_cut_back_reports_its_end(stage: Stage) -> None:
+    """A power cut has taken messages, but not the consumer offset behind them."""
+    stage.done_up_to(1, 400)
+    stage.look()
+    stage.drain()
+    stage.queue(1).max_offset = 300
+    lib.rmq_pop_clamp(stage.windows, stage.places[1], 300)
+    twin = stage.twins[stage.places[1]]
+    twin.first_open = twin.next_offset = 300
+    stage.start()
+    assert stage.look() == [] and stage.next_offset(1) == 300
+    stage.drain()
+    assert stage.look() == [] and stage.table(1) == 300
 
 
 def test_a_smaller_offset_of_others_is_told_but_not_that_of_an_older_file(stage: Stage) -> None:
@@ -231,12 +310,15 @@ def test_both_agree_on_random_steps(stage: Stage, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(200):
         number = chance.randrange(QUEUES)
-        match chance.randrange(4):
+        match chance.randrange(5):
             case 0:
-                stage.done_up_to(number, chance.randrange(500))
+                stage.done_up_to(number, chance.randrange(END))
             case 1:
-                stage.set(number, chance.randrange(-1, 500))
+                stage.set(number, chance.randrange(-1, END + 100))
             case 2:
+                if not chance.randrange(8):
+                    stage.give(number, 3)
+            case 3:
                 stage.drain()
                 if not chance.randrange(8):
                     stage.start()

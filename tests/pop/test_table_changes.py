@@ -143,6 +143,49 @@ def test_a_reset_beyond_all_that_was_given_takes_nothing_from_consumers(worker: 
     assert worker.desk.native.counted(Counter.ACKS) == 3
 
 
+def test_a_reset_behind_the_end_passes_over_no_later_message(worker: Worker) -> None:
+    """RocketMQ lets an operator ask for one offset more than the end."""
+    held = worker.taken()
+    assert worker.reset({0: 11}) == ""
+    worker.drain()
+    assert worker.table() == 10
+    worker.send("T", 2)
+    worker.settle()
+    assert [offset_of(receipt) for receipt in worker.taken()] == [10, 11]
+    for receipt in held:
+        worker.ack(receipt)
+    assert worker.desk.native.counted(Counter.ACKS) == 10, "consumers keep what they hold"
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["popped", "not popped"])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_an_offset_beyond_the_end_passes_over_no_later_message(worker: Worker, is_known: bool, is_killed: bool) -> None:
+    if is_known:
+        worker.taken()
+        worker.settle()
+    worker.commit(1_000_000)
+    if is_known:
+        worker.look()
+    else:
+        assert worker.taken() == []
+    worker.send("T", 2)
+    if is_killed:
+        worker.restart()
+    worker.settle()
+    assert worker.table() == 10
+    assert [offset_of(receipt) for receipt in worker.taken()] == [10, 11]
+
+
+def test_a_smaller_offset_beyond_the_end_begins_at_the_end(worker: Worker) -> None:
+    worker.commit(1_000_000)
+    assert worker.taken() == []
+    worker.commit(500_000)
+    worker.settle()
+    assert worker.table() == 10
+    worker.send("T", 1)
+    assert [offset_of(receipt) for receipt in worker.taken()] == [10]
+
+
 def test_a_group_begins_at_an_offset_that_dispatch_has_not_reached(worker: Worker) -> None:
     """Behind a start the log reaches further than dispatch has come."""
     topic_id = worker.plane.topic_find("T")

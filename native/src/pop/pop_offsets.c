@@ -17,6 +17,14 @@ void rmq_pop_offsets_begin(struct rmq_pop_offsets *o)
     o->may_compare = (uint32_t)rmq_pop_offsets_are_stored(o);
 }
 
+/* The offset that the next message of the queue gets. Behind a start the log reaches further than dispatch has come. */
+static int64_t queue_end(const struct rmq_pop_offsets *o, uint32_t slot)
+{
+    const struct rmq_queue *queue = rmq_queue_at(o->plane, slot);
+    uint64_t max_offset = rmq_load(&queue->max_offset), log_end = rmq_load(&queue->log_end);
+    return (int64_t)(max_offset > log_end ? max_offset : log_end);
+}
+
 /* Compares the table with the last report. 1, or 0: the window is listed as changed. */
 static int compare(struct rmq_pop_offsets *o, uint32_t place, const struct rmq_pop_window *window, int64_t table)
 {
@@ -25,7 +33,8 @@ static int compare(struct rmq_pop_offsets *o, uint32_t place, const struct rmq_p
     if (table == window->committed && is_told)
         return 1;
     if (table >= window->committed) {
-        rmq_pop_skip_to(o->windows, place, table);
+        int64_t end = queue_end(o, row->queue_slot);
+        rmq_pop_skip_to(o->windows, place, table < end ? table : end);
         rmq_pop_set_committed(o->windows, place, table, o->start_id);
         return 1;
     }
@@ -59,9 +68,11 @@ static int look_at(struct rmq_pop_offsets *o, uint32_t place)
         return 0;
     int64_t first_open = rmq_pop_first_open(o->windows, place), committed = window->committed;
     int is_lost = o->may_compare && table < committed; /* control could not store it, or has read an older file */
-    if (first_open <= committed && !is_lost)
+    int is_beyond = o->may_compare && committed > window->next_offset; /* of the queue's end: the table gets the end */
+    if (first_open <= committed && !is_lost && !is_beyond)
         return 0;
-    struct rmq_offset_commit commit = {row->group_id, row->queue_slot, first_open > committed ? first_open : committed};
+    int64_t known = is_beyond ? window->next_offset : committed;
+    struct rmq_offset_commit commit = {row->group_id, row->queue_slot, first_open > known ? first_open : known};
     if (!rmq_port_commit(o->plane, o->port, &commit, 1))
         return -ENOSPC;
     o->reported++;

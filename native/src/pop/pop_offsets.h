@@ -4,6 +4,9 @@
  * At a start of the broker the table may be older than the windows: its file is saved every few seconds, and the windows outlive
  * every process. So a smaller offset is reported again until this plane's table has the window's (reported_start). From then on a
  * smaller or deleted one is somebody's word, and a table without room for the pair is told again.
+ *
+ * An offset beyond the end of the queue counts as the end, which is reported in its place. Else new messages would be passed
+ * over.
  * Twin: ringmq/pop/offsets_twin.py.
  */
 #ifndef RMQ_POP_OFFSETS_H
@@ -39,8 +42,8 @@ struct rmq_pop_offsets {
 
 /* Begins a pass over all windows. */
 void rmq_pop_offsets_begin(struct rmq_pop_offsets *o);
-/* Looks at `room` places at most. Tells metrics what is open in each window (metrics/pull_stats.h). 1: the pass goes on at the next call. 0: it has ended. -ENOSPC: the ring of commits is full, or
- * there are too many changed ones; the pass goes on later. */
+/* Looks at `room` places at most. Tells metrics what is open in each window (metrics/pull_stats.h). 1: the pass goes on at the
+ * next call. 0: it has ended. -ENOSPC: the ring of commits is full, or there are too many changed ones; the pass goes on later. */
 int rmq_pop_offsets_look(struct rmq_pop_offsets *o, uint32_t room);
 /* 1: control has stored all that was reported. */
 int rmq_pop_offsets_are_stored(const struct rmq_pop_offsets *o);
