@@ -260,9 +260,9 @@ class Plane:
         """The next offset of the group's latest pull of the queue since the start. -1 = none."""
         return int(lib.rmq_pull_stats_next_offset(self.struct, group_id, queue_slot))
 
-    def has_pulled(self, group_id: int, queue_slot: int) -> bool:
-        """True if the group has pulled from the queue since the start."""
-        return bool(lib.rmq_pull_stats_has_pulled(self.struct, group_id, queue_slot))
+    def popped(self, group_id: int, queue_slot: int) -> int:
+        """Messages of the queue that pops have given to the group since the start."""
+        return int(lib.rmq_pull_stats_popped(self.struct, group_id, queue_slot))
 
     def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
         """Store a committed offset. -1 erases it."""

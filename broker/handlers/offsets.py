@@ -190,7 +190,9 @@ class OffsetRequests(Struct, frozen=True):
         asking: Asking,
     ) -> Steps[Answer]:  # fmt: skip
         targets: dict[int, int] = {}
+        popped: dict[int, int] = {}
         for number, queue_id in enumerate(queue_ids, 1):
+            popped[queue_id] = self.offsets.popped(header.group, header.topic, queue_id)
             if one is not None and header.offset is not None and header.offset != -1:
                 state = self.tables.queue(header.topic, queue_id)
                 low, high = (0, 0) if state is None else (state.min_offset, state.max_offset)
@@ -215,7 +217,9 @@ class OffsetRequests(Struct, frozen=True):
         self.offsets.drain(request.now_ms)
         for number, (queue_id, offset) in enumerate(targets.items(), 1):
             is_put = asking.has_asked and self.tables.slot(header.topic, queue_id) is not None
-            self.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms, is_put=is_put)
+            self.offsets.set_reset(
+                header.group, header.topic, queue_id, offset, request.now_ms, popped=popped[queue_id], is_put=is_put
+            )
             if number % STEP_QUEUES == 0:
                 yield
         if asking.has_asked:

@@ -193,11 +193,13 @@ class PullRequests(Struct, frozen=True):
         self.new_entries.find_group(header.consumer_group, request.now_ms)  # the pull is not refused any more
         state = self.tables.queue(header.topic, header.queue_id)
         low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
-        reset = self.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
-        if reset is not None:
-            self.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
+        key = header.consumer_group, header.topic, header.queue_id
+        if self.offsets.keeps_reset(*key):
+            reset = self.offsets.take_reset(*key)
             self.publication.publish(header.consumer_group)
-            return self._answer(request, topic, group, "OFFSET_RESET", reset, low, high)
+            if reset is not None:
+                self.offsets.put(*key, reset, request.now_ms)
+                return self._answer(request, topic, group, "OFFSET_RESET", reset, low, high)
         is_cold = subscription.is_tags and subscription_kind(subscription)[0] == SUBSCRIPTION_COLD
         if not is_batch_topic(topic) and not is_cold:
             return Redo()

@@ -7,7 +7,7 @@ more, or yet) are kept beside it, so that the file keeps them. They move to the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables import file_entries
@@ -40,8 +40,15 @@ CommitKey = tuple[str, str, int]
 """(group, topic, queue id)"""
 
 
+class _Reset(NamedTuple):
+    """A reset of a queue. `popped`: messages that pops had given to the group before."""
+
+    offset: int
+    popped: int
+
+
 class OffsetTable:
-    """Offsets of all groups, and the resets that wait for a pull (spec remoting 5.3, code 222)."""
+    """Offsets of all groups, and the resets that wait for a pull or a pop (spec remoting 5.3, code 222)."""
 
     def __init__(self, plane: PlaneProtocol, tables: PlaneTables) -> None:
         self._plane = plane
@@ -50,7 +57,7 @@ class OffsetTable:
         self.stray_count = 0
         """Queues that have an offset here and do not exist."""
         self._stray_pairs = PairIndex()
-        self._resets: dict[OffsetKey, dict[int, int]] = {}
+        self._resets: dict[OffsetKey, dict[int, _Reset]] = {}
         self._reset_pairs = PairIndex()
         self._queues: dict[OffsetKey, set[int]] = {}
         """Queues that have, or have had, an offset in the plane. The plane shows if they have one now."""
@@ -91,6 +98,12 @@ class OffsetTable:
         slot = self._tables.slot(topic, queue_id)
         group_id = self._plane.group_find(group)
         return -1 if slot is None or group_id is None else self._plane.pull_stats_next(group_id, slot)
+
+    def popped(self, group: str, topic: str, queue_id: int) -> int:
+        """Messages of the queue that pops have given to the group since the start."""
+        slot = self._tables.slot(topic, queue_id)
+        group_id = self._plane.group_find(group)
+        return 0 if slot is None or group_id is None else self._plane.popped(group_id, slot)
 
     def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Commit an offset. Smaller ones are accepted. Raises PlaneFullError."""
@@ -137,34 +150,36 @@ class OffsetTable:
     # ---- resets ----
 
     def set_reset(
-        self, group: str, topic: str, queue_id: int, offset: int, now_ms: int, *, is_put: bool = False
+        self, group: str, topic: str, queue_id: int, offset: int, now_ms: int, *, popped: int, is_put: bool = False
     ) -> None:
-        """Send the next pull of the queue to `offset`. Raises PlaneFullError.
+        """Send the next pull of the queue to `offset`, unless a pop comes before. Raises PlaneFullError.
 
         The offset is committed, too (as `assignResetOffset` does), so that an offline group finds it after a restart.
-        `is_put`: the worker that holds messages of the group has done this.
+        `popped`: the messages that pops had given before the reset. `is_put`: the worker that holds messages of the
+        group has committed the offset.
         """
         if not is_put or self.get(group, topic, queue_id) < 0:
             self.put(group, topic, queue_id, offset, now_ms)
-        self._resets.setdefault((topic, group), {})[queue_id] = offset
+        self._resets.setdefault((topic, group), {})[queue_id] = _Reset(offset, popped)
         self._reset_pairs.add(topic, group)
 
     def _waiting_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset of a queue. A group that goes on by pops takes no reset by a pull: then a later offset in
-        the table is that of its pops."""
+        """The waiting reset of a queue. A pop ends it, too, as in stock: else a pull would go there a second time."""
         reset = self._resets.get((topic, group), {}).get(queue_id)
-        slot, group_id = self._tables.slot(topic, queue_id), self._plane.group_find(group)
-        if reset is None or slot is None or group_id is None or self._plane.has_pulled(group_id, slot):
-            return reset
-        committed = self._committed(group, topic, queue_id)
-        return reset if committed in (-1, reset) else None
+        if reset is None or self.popped(group, topic, queue_id) != reset.popped:
+            return None
+        return reset.offset
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """True if a reset waits for the queue."""
         return self._waiting_reset(group, topic, queue_id) is not None
 
+    def keeps_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """True if the queue has a reset that no pull has taken, even if a pop has ended it."""
+        return queue_id in self._resets.get((topic, group), ())
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset, which is erased."""
+        """The waiting reset, which is erased. So is one that a pop has ended."""
         key = (topic, group)
         waiting = self._resets.get(key)
         if waiting is None:
@@ -176,7 +191,7 @@ class OffsetTable:
         return offset
 
     def resets_of(self, group: str) -> dict[str, set[int]]:
-        """Queues of the group with a waiting reset, by topic."""
+        """Queues of the group with a reset that no pull has taken, by topic."""
         return {topic: set(self._resets[topic, group]) for topic in self._reset_pairs.topics_of(group)}
 
     def groups_to_reset(self, topic: str) -> list[str]:

@@ -66,6 +66,7 @@ class FakePlane:
         self.filters: dict[int, tuple[int, bytes]] = {}
         self.offset_table: dict[tuple[int, int], int] = {}
         self.pulled_table: dict[tuple[int, int], int] = {}
+        self.popped_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
         self.confirm = 1 << 40
         self.rules: tuple[Rule, ...] = ()
@@ -151,8 +152,8 @@ class FakePlane:
         self.filters[slot] = (version, expression)
         return version
 
-    def has_pulled(self, group_id: int, queue_slot: int) -> bool:
-        return (group_id, queue_slot) in self.pulled_table
+    def popped(self, group_id: int, queue_slot: int) -> int:
+        return self.popped_table.get((group_id, queue_slot), 0)
 
     def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)

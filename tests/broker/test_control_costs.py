@@ -88,7 +88,7 @@ def test_a_new_topic_costs_what_subscribes_to_it(harness: Harness) -> None:
     cost_of_heartbeat(harness, 1, groups=20, topics=200)
     for number in range(50):
         harness.broker.offsets.put(f"c1-G{number % 20}", f"Stray{number}", 0, 7, START_MS)
-        harness.broker.offsets.set_reset(f"c1-G{number % 20}", "TBW102", number % 8, 7, START_MS)
+        harness.broker.offsets.set_reset(f"c1-G{number % 20}", "TBW102", number % 8, 7, START_MS, popped=0)
     assert make("Other") < 1.1 * alone, "none of the groups wants it"
     assert make("T7") < alone + 20 * 1000, "each of the 20 groups has one subscription published, not all 200"
 

@@ -206,6 +206,17 @@ def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path:
         assert known[-3:] == [-1] * 3 and max(known) > 0
 
 
+def test_control_tells_pops_from_pulls(tmp_path: Path) -> None:
+    """Either ends a reset."""
+    with kit(tmp_path) as made:
+        first, second = made.topic("orders", [100, 50])
+        group = made.group("payers")
+        pulled(made, group, first, 20, 2000, 90)
+        popped(made, group, second, given=3, following=20, still_open=3)
+        popped(made, group, second, given=4, following=24, still_open=7)
+        assert [made.plane.popped(group, slot) for slot in (first, second)] == [0, 7]
+
+
 def test_pulls_that_find_nothing_leave_half_of_the_table_to_others(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
         table, half = made.plane.header.ports.port[0].pull_stats, lib.RMQ_PULL_STATS_CAPACITY // 2

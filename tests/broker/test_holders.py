@@ -165,15 +165,27 @@ def reset_to(harness: Harness, offset: int) -> tuple[int, str | None]:
     return answer.code, answer.remark
 
 
-def report(harness: Harness, *offsets: int) -> None:
-    """Offsets of queue 0 that wait in the ring of commits."""
+def numbers(harness: Harness) -> tuple[int, int]:
+    """Of the group and queue 0 in the plane."""
     plane = harness.plane
     group_id, topic_id = plane.group_find("G"), plane.topic_find("T")
     assert group_id is not None
     assert topic_id is not None
     slot = plane.queue_find(topic_id, 0)
     assert slot is not None
-    plane.commits += [(group_id, slot, offset) for offset in offsets]
+    return group_id, slot
+
+
+def report(harness: Harness, *offsets: int) -> None:
+    """Offsets of queue 0 that wait in the ring of commits."""
+    group_id, slot = numbers(harness)
+    harness.plane.commits += [(group_id, slot, offset) for offset in offsets]
+
+
+def pop(harness: Harness, count: int) -> None:
+    """The group gets so many messages of queue 0."""
+    key = numbers(harness)
+    harness.plane.popped_table[key] = harness.plane.popped(*key) + count
 
 
 def test_a_refused_reset_changes_nothing() -> None:
@@ -186,8 +198,13 @@ def test_a_reset_keeps_what_the_worker_has_reported_since() -> None:
     """Another offset in the table would be the word of somebody else, and the worker would begin anew once more."""
     worker = Worker()
     harness = harness_with(worker)
+    pop(harness, 6)
 
-    worker.on_ask = lambda kind: report(harness, 2, 4)
+    def on_ask(kind: int) -> None:
+        pop(harness, 2)
+        report(harness, 2, 4)
+
+    worker.on_ask = on_ask
     assert reset_to(harness, 2)[0] == 0
     assert harness.broker.offsets.get("G", "T", 0) == 4
     assert not harness.broker.offsets.has_reset("G", "T", 0), "the group goes on by pops"
@@ -208,16 +225,44 @@ def test_a_reset_is_on_disk_before_its_answer(tmp_path: Path) -> None:
     assert load_config(tmp_path, "consumerOffset.json")["offsetTable"]["T@G"] == {0: 2}
 
 
-def test_a_reset_waits_for_a_pull_while_no_pop_goes_on() -> None:
+@pytest.mark.parametrize("has_pulled", [True, False])
+def test_a_reset_waits_for_a_pull_or_a_pop(has_pulled: bool) -> None:
+    """A pull that comes later would give again what pops have given since, and what is acknowledged."""
     worker = Worker()
     harness = harness_with(worker)
+    if has_pulled:
+        harness.plane.pulled_table[numbers(harness)] = 6
     worker.on_ask = lambda kind: report(harness, 2)
     assert reset_to(harness, 2)[0] == 0
     offsets = harness.broker.offsets
     assert offsets.has_reset("G", "T", 0) and offsets.get("G", "T", 0) == 2
+    pop(harness, 1)
     report(harness, 3)
     offsets.drain(START_MS)
-    assert offsets.get("G", "T", 0) == 3 and offsets.take_reset("G", "T", 0) is None
+    assert offsets.get("G", "T", 0) == 3 and not offsets.has_reset("G", "T", 0)
+    assert offsets.take_reset("G", "T", 0) is None
+
+
+def test_a_commit_of_a_pull_on_its_way_ends_no_reset() -> None:
+    """The group has popped once and pulls now: its members learn of the reset by their next pull."""
+    harness = harness_with(Worker())
+    pop(harness, 6)
+    assert reset_to(harness, 2)[0] == 0
+    report(harness, 8)
+    offsets = harness.broker.offsets
+    offsets.drain(START_MS)
+    assert offsets.get("G", "T", 0) == 2 and offsets.take_reset("G", "T", 0) == 2
+
+
+def test_a_reset_that_a_pop_has_ended_answers_no_commits() -> None:
+    harness = harness_with(Worker())
+    assert reset_to(harness, 2)[0] == 0
+    fields = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "5"}
+    ignored = harness.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    assert ignored.remark == "Offset has been previously reset"
+    pop(harness, 1)
+    assert harness.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).remark is None
+    assert harness.broker.offsets.get("G", "T", 0) == 5
 
 
 @pytest.mark.parametrize(

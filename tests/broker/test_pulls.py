@@ -138,7 +138,7 @@ def test_lite_pull_can_be_off() -> None:
 def test_a_reset_sends_the_next_pull_there_once() -> None:
     harness = harness_with_member()
     harness.plane.set_bounds("T", 0, 0, 10)
-    harness.broker.offsets.set_reset("G", "T", 0, 4, START_MS)
+    harness.broker.offsets.set_reset("G", "T", 0, 4, START_MS, popped=0)
     harness.broker.publication.publish("G")
     assert harness.plane.group_flags("G") & 0x20
     answer = pull(harness, queueOffset=9)
@@ -146,6 +146,15 @@ def test_a_reset_sends_the_next_pull_there_once() -> None:
     assert not harness.plane.group_flags("G") & 0x20
     assert harness.broker.offsets.get("G", "T", 0) == 4
     assert isinstance(pull(harness, queueOffset=4), Run)
+
+
+def test_a_reset_that_a_pop_has_ended_sends_no_pull_there() -> None:
+    harness = harness_with_member()
+    harness.broker.offsets.set_reset("G", "T", 0, 4, START_MS, popped=0)
+    harness.broker.publication.publish("G")
+    harness.plane.popped_table = dict.fromkeys(harness.plane.offset_table, 1)
+    assert isinstance(pull(harness, queueOffset=9), Run)
+    assert not harness.plane.group_flags("G") & 0x20, "its pulls do not pass control any more"
 
 
 def test_batch_queues_are_served_here() -> None:

@@ -84,13 +84,14 @@ int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, u
     return next;
 }
 
-int rmq_pull_stats_has_pulled(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+uint64_t rmq_pull_stats_popped(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
 {
-    uint64_t key = (uint64_t)group_id << 32 | queue_slot;
+    uint64_t key = (uint64_t)group_id << 32 | queue_slot, popped = 0;
     for (uint32_t number = 0; number < rmq_header(plane)->ports.count; number++) {
         const struct rmq_port *port = rmq_port_at(plane, number);
-        if (port->flags & RMQ_PORT_CONNECTIONS && port->pull_stats_at && rmq_load(cell_of(plane, port, key)))
-            return 1;
+        uint32_t cell = port->pull_stats_at && ~port->flags & RMQ_PORT_CONNECTIONS ? rmq_load(cell_of(plane, port, key)) : 0;
+        if (cell)
+            popped += rmq_load_relaxed(&entries_of(plane, port)[cell - 1].messages);
     }
-    return 0;
+    return popped;
 }
