@@ -55,37 +55,38 @@ class OffsetCopyRequests(Struct, frozen=True):
     def _copy(self, request: Request, header: CloneGroupOffsetRequestHeader, asking: Asking) -> Steps[Answer]:
         self.offsets.drain(request.now_ms)
         for topic in self._topics_of(header):
+            yield
             found = self.offsets.of(header.src_group, topic)
             if not found:
                 continue
+            before = self.offsets.of(header.dest_group, topic)
             problem = yield from asking.reset(header.dest_group, topic, found)
             if problem:
                 return request.reply(ResponseCode.SYSTEM_BUSY, f"topic {topic}: {problem}")
             yield from self._put(request, header.dest_group, topic, found, is_reported=asking.has_asked)
+            self.audit.add(Kind.OFFSETS, f"{topic}@{header.dest_group}", _audited(before), _audited(found))
         return request.reply()
 
     def _topics_of(self, header: CloneGroupOffsetRequestHeader) -> Iterator[str]:
         source = self.consumers.get(header.src_group)
         read = None if header.offline or source is None else source.subscriptions
         one = header.topic or ""
-        for topic in [one] if one.strip() else self.offsets.topics_of(header.src_group):
+        for topic in [one] if one.strip() else self.offsets.known_topics_of(header.src_group):
             if topic in self.topics and (not read or topic in read):
                 yield topic
 
     def _put(
         self, request: Request, group: str, topic: str, offsets: dict[int, int], *, is_reported: bool
     ) -> Steps[None]:  # fmt: skip
-        before = self.offsets.of(group, topic)
         self.offsets.drain(request.now_ms)
         for number, (queue_id, offset) in enumerate(offsets.items(), 1):
             if not is_reported or self.tables.slot(topic, queue_id) is None:
                 self.offsets.put(group, topic, queue_id, offset, request.now_ms)
             if number % STEP_QUEUES == 0:
                 yield
-        self.offsets.forget_queues(group, topic, before.keys() - offsets.keys())
+        self.offsets.forget_queues(group, topic, self.offsets.of(group, topic).keys() - offsets.keys())
         if is_reported:
             self.offsets.note_holders_reset()
-        self.audit.add(Kind.OFFSETS, f"{topic}@{group}", _audited(before), _audited(offsets))
 
 
 def _audited(offsets: dict[int, int]) -> dict[str, int]:

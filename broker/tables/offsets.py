@@ -230,9 +230,12 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics for which the group has offsets (`whichTopicByConsumer`)."""
+        return [topic for topic in self.known_topics_of(group) if self._offsets_of((topic, group))]
+
+    def known_topics_of(self, group: str) -> list[str]:
+        """Topics for which the group has offsets, or had some since the start: quickly found, some 3 us each."""
         self._discover()
-        topics = {*self._pairs.topics_of(group), *self._stray_pairs.topics_of(group)}
-        return sorted(topic for topic in topics if self._offsets_of((topic, group)))
+        return sorted({*self._pairs.topics_of(group), *self._stray_pairs.topics_of(group)})
 
     def groups_on(self, topic: str) -> list[str]:
         """Groups that have offsets for the topic (`whichGroupByTopic`)."""

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.request import Request, Slices
 from ringmq.remoting import names
 from ringmq.remoting.codes import RequestCode
-from tests.broker.fakes import START_MS, Harness, make_harness
+from ringmq.remoting.command import RemotingCommand
+from tests.broker.fakes import START_MS, FakePlane, Harness, make_harness, peer
 from tests.broker.test_holders import Worker
 
 
@@ -73,3 +75,47 @@ def test_workers_that_hold_messages_are_asked() -> None:
     assert of(harness, "T") == {3: 9}
     assert copy(harness).code == 0
     assert of(harness, "T") == {}, "the worker has reported them"
+
+
+def test_the_audit_line_has_the_offsets_of_before() -> None:
+    """The worker reports the new ones before it answers."""
+    harness, worker = harness_with(), Worker()
+    harness.broker.holders.asks = lambda: worker
+    plane = harness.plane
+    group_id, topic_id = plane.group_find("H"), plane.topic_find("U")
+    assert group_id is not None
+    assert topic_id is not None
+    key = (group_id, plane.slots[topic_id, 0])
+
+    def on_ask(kind: int) -> None:
+        plane.offset_put(*key, 1)
+
+    worker.on_ask = on_ask
+    harness.broker.audit.changes.clear()
+    assert copy(harness, topic="U").code == 0
+    (change,) = harness.broker.audit.changes
+    assert (change.name, change.before, change.after) == ("U@H", {"0": 9}, {"0": 1})
+
+
+def test_each_topic_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of topics looks at no offset, either: a group may have tens of thousands."""
+    harness = harness_with()
+    for number in range(50):
+        harness.make_topic(f"More{number}")
+        harness.broker.offsets.put("G", f"More{number}", 0, 1, START_MS)
+    looks, most = 0, 0
+
+    def counted(group_id: int, queue_slot: int) -> int:
+        nonlocal looks
+        looks += 1
+        return FakePlane.offset_get(harness.plane, group_id, queue_slot)
+
+    monkeypatch.setattr(harness.plane, "offset_get", counted)
+    fields = {"srcGroup": "G", "destGroup": "H", "topic": "", "offline": "true"}
+    command = RemotingCommand.request(RequestCode.CLONE_GROUP_OFFSET, fields)
+    begun = harness.handlers.begin(Request(command, peer(1), START_MS, 7, 0))
+    assert isinstance(begun, Slices)
+    for _ in begun.steps:
+        most, looks = max(most, looks), 0
+    assert 0 < most <= 8
+    assert all(of(harness, f"More{number}") == {0: 1} for number in range(50))
