@@ -1,8 +1,8 @@
 """Workers that hold messages of groups: control asks them before it sets consumer offsets, topics or groups aside.
 
-A reset is an ask that such a worker does or refuses as a whole. A deletion has two asks. By the first one control
-learns that the workers serve: else nothing is deleted. The second one tells what control has deleted. A worker that
-dies before it has answered forgets deleted names at its start.
+A reset is an ask for each QUEUES_MAX queues, which such a worker does or refuses as a whole. A deletion has two asks.
+By the first one control learns that the workers serve: else nothing is deleted. The second one tells what control has
+deleted. A worker that dies before it has answered forgets deleted names at its start.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class Asking:
         self._holders, self._clock_ns = holders, holders.clock_ns
         self._question = Question()
         self._until_ns = 0
+        self.done = 0
+        """Queues of the last reset that are reset, the first of its offsets."""
         self.has_asked = False
         """True if there was a worker to ask."""
 
@@ -59,15 +61,25 @@ class Asking:
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> Steps[str]:
         """Have a group go on at these offsets, by queue id. Returns the empty text once all workers have done it: the
-        offsets of queues that shared memory knows are in the rings of commits then. Else why some are not reset."""
-        queues = list(offsets.items())
-        for first in range(0, len(queues), QUEUES_MAX):
+        offsets of queues that shared memory knows are in the rings of commits then. Else why some are not reset:
+        those of `done` are."""
+        queues, self.done = list(offsets.items()), 0
+        while self.done < len(queues):
             self._begin()
-            ask = ResetAsk(self._until_ns - MARGIN_NS, group, topic, dict(queues[first : first + QUEUES_MAX]))
+            part = dict(queues[self.done : self.done + QUEUES_MAX])
+            ask = ResetAsk(self._until_ns - MARGIN_NS, group, topic, part)
             problem = yield from self._ask(lib.RMQ_INBOX_RESET, ask.encode())
             if problem:
-                return f"{problem}; {f'{first} queues are reset, no other' if first else 'nothing has changed'}"
+                return f"{problem}; {self._so_far()}"
+            self.done += len(part)
         return ""
+
+    def _so_far(self) -> str:
+        """The state behind a reset that has failed."""
+        may_have_acted = self._question.may_have_acted or self._question.is_open()
+        if not self.done:
+            return "queues may be reset" if may_have_acted else "nothing has changed"
+        return f"{self.done} queues are reset, {'others may be' if may_have_acted else 'no other'}"
 
     def may_change(self) -> Steps[str]:
         """Look whether the workers serve. Returns the empty text, or why nothing may be deleted."""

@@ -26,6 +26,8 @@ class Question:
         self._problem = ""
         self.is_lost = False
         """True if a worker has died with the ask in its hand, or did not start in time. Ask again."""
+        self.may_have_acted = False
+        """True if a worker may have done what it was asked to, without an answer."""
         self.has_asked = False
         """True if there was a worker to ask."""
 
@@ -46,6 +48,7 @@ class Question:
         def then(outcome: bytes | GivenUp) -> None:
             self._open.discard(worker)
             self.is_lost |= outcome is GivenUp.LOST
+            self.may_have_acted |= outcome in (GivenUp.LOST, GivenUp.LATE)
             remark = outcome.value if isinstance(outcome, GivenUp) else outcome.decode(errors="replace")
             if remark and not self._problem:
                 self._problem = f"worker {worker}: {remark}"

@@ -61,10 +61,15 @@ class OffsetCopyRequests(Struct, frozen=True):
                 continue
             before = self.offsets.of(header.dest_group, topic)
             problem = yield from asking.reset(header.dest_group, topic, found)
+            done = dict(islice(found.items(), asking.done))
+            if done:
+                yield from self._put(request, header.dest_group, topic, done, is_reported=asking.has_asked)
             if problem:
+                self._note(header.dest_group, topic, before, before | done)
                 return request.reply(ResponseCode.SYSTEM_BUSY, f"topic {topic}: {problem}")
-            yield from self._put(request, header.dest_group, topic, found, is_reported=asking.has_asked)
-            self.audit.add(Kind.OFFSETS, f"{topic}@{header.dest_group}", _audited(before), _audited(found))
+            gone = self.offsets.of(header.dest_group, topic).keys() - found.keys()
+            self.offsets.forget_queues(header.dest_group, topic, gone)
+            self._note(header.dest_group, topic, before, found)
         return request.reply()
 
     def _topics_of(self, header: CloneGroupOffsetRequestHeader) -> Iterator[str]:
@@ -84,10 +89,10 @@ class OffsetCopyRequests(Struct, frozen=True):
                 self.offsets.put(group, topic, queue_id, offset, request.now_ms)
             if number % STEP_QUEUES == 0:
                 yield
-        self.offsets.forget_queues(group, topic, self.offsets.of(group, topic).keys() - offsets.keys())
         if is_reported:
             self.offsets.note_holders_reset()
 
-
-def _audited(offsets: dict[int, int]) -> dict[str, int]:
-    return {str(queue_id): offset for queue_id, offset in islice(sorted(offsets.items()), AUDITED_MAX)}
+    def _note(self, group: str, topic: str, before: dict[int, int], after: dict[int, int]) -> None:
+        shown = sorted(before.keys() | after.keys())[:AUDITED_MAX]
+        values = [{str(queue): offsets[queue] for queue in shown if queue in offsets} for offsets in (before, after)]
+        self.audit.add(Kind.OFFSETS, f"{topic}@{group}", *values)

@@ -206,30 +206,19 @@ class OffsetRequests(Struct, frozen=True):
                 yield
         if not targets:
             return request.reply(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
-        before: dict[str, object] = {}
-        after: dict[str, object] = {}
-        for queue_id, offset in islice(targets.items(), AUDITED_MAX):
-            before[str(queue_id)] = self.offsets.get(header.group, header.topic, queue_id)
-            after[str(queue_id)] = offset
+        before = {
+            str(queue_id): self.offsets.get(header.group, header.topic, queue_id)
+            for queue_id in islice(targets, AUDITED_MAX)
+        }
         problem = yield from asking.reset(header.group, header.topic, targets)
+        done = dict(islice(targets.items(), asking.done))
+        if done:
+            yield from self._set(request, header, done, popped, is_reported=asking.has_asked)
+            after = {str(queue_id): offset for queue_id, offset in islice(done.items(), AUDITED_MAX)}
+            more = {"more": len(done) - AUDITED_MAX} if len(done) > AUDITED_MAX else {}
+            self.audit.add(Kind.OFFSETS, f"{header.topic}@{header.group}", before, after | more)
         if problem:
             return request.reply(ResponseCode.SYSTEM_BUSY, problem)
-        self.offsets.drain(request.now_ms)
-        for number, (queue_id, offset) in enumerate(targets.items(), 1):
-            is_put = asking.has_asked and self.tables.slot(header.topic, queue_id) is not None
-            self.offsets.set_reset(
-                header.group, header.topic, queue_id, offset, request.now_ms, popped=popped[queue_id], is_put=is_put
-            )
-            if number % STEP_QUEUES == 0:
-                yield
-        if asking.has_asked:
-            self.offsets.note_holders_reset()
-        if len(targets) > AUDITED_MAX:
-            after["more"] = len(targets) - AUDITED_MAX
-        self.audit.add(Kind.OFFSETS, f"{header.topic}@{header.group}", before, after)
-        self.publication.publish(header.group)
-        if (group := self.groups.get(header.group)) is not None:
-            self.retry_topics.make_for_offsets(group, request.now_ms)
         name = self.live.config.broker_name
         entries = (
             encode_queue_offsets({MessageQueue(header.topic, name, queue_id): offset})[len(b'{"offsetTable":{') : -2]
@@ -237,6 +226,25 @@ class OffsetRequests(Struct, frozen=True):
         )
         table = yield from concatenated(separated(entries))
         return request.reply(body=b'{"offsetTable":{%s}}' % table)
+
+    def _set(
+        self, request: Request, header: ResetOffsetRequestHeader, offsets: dict[int, int], popped: dict[int, int],
+        *, is_reported: bool,
+    ) -> Steps[None]:  # fmt: skip
+        """Keep the resets of these queues. `is_reported`: a worker has reset them."""
+        self.offsets.drain(request.now_ms)
+        for number, (queue_id, offset) in enumerate(offsets.items(), 1):
+            is_put = is_reported and self.tables.slot(header.topic, queue_id) is not None
+            self.offsets.set_reset(
+                header.group, header.topic, queue_id, offset, request.now_ms, popped=popped[queue_id], is_put=is_put
+            )
+            if number % STEP_QUEUES == 0:
+                yield
+        if is_reported:
+            self.offsets.note_holders_reset()
+        self.publication.publish(header.group)
+        if (group := self.groups.get(header.group)) is not None:
+            self.retry_topics.make_for_offsets(group, request.now_ms)
 
     def _reset_target(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         if timestamp_ms < 0:

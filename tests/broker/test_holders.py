@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAs
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.worker_asks import Question
+from ringmq.ipc.audit import Kind
 from ringmq.ipc.timed_asks import GivenUp, Then
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
@@ -92,6 +94,16 @@ def test_many_queues_are_reset_some_at_a_time(stage: Stage) -> None:
     assert [len(ask.offsets) for ask in stage.resets()] == [QUEUES_MAX, 1]
     stage.asks.end(b"no id")
     assert stage.step(steps) == f"worker pop: no id; {QUEUES_MAX} queues are reset, no other"
+    assert stage.asking.done == QUEUES_MAX
+
+
+def test_of_some_queues_a_hanging_worker_says_nothing(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", dict.fromkeys(range(QUEUES_MAX + 1), 7))
+    stage.step(steps)
+    stage.asks.end()
+    stage.step(steps)
+    stage.now_ns += TIMEOUT_NS
+    assert stage.step(steps) == f"no answer within 4000 ms; {QUEUES_MAX} queues are reset, others may be"
 
 
 def test_a_worker_that_dies_is_asked_again(stage: Stage) -> None:
@@ -104,7 +116,7 @@ def test_a_worker_that_dies_is_asked_again(stage: Stage) -> None:
     assert first == again, "no later time"
     stage.now_ns += 2
     stage.asks.end(GivenUp.LOST)
-    assert stage.step(steps) == f"worker pop: {GivenUp.LOST.value}; nothing has changed"
+    assert stage.step(steps) == f"worker pop: {GivenUp.LOST.value}; queues may be reset"
 
 
 def test_a_worker_that_hangs(stage: Stage) -> None:
@@ -112,7 +124,14 @@ def test_a_worker_that_hangs(stage: Stage) -> None:
     stage.step(steps)
     stage.now_ns += TIMEOUT_NS
     assert not stage.asking.is_waiting()
-    assert stage.step(steps) == "no answer within 4000 ms; nothing has changed"
+    assert stage.step(steps) == "no answer within 4000 ms; queues may be reset"
+
+
+def test_an_ask_that_was_not_put_has_changed_nothing(stage: Stage) -> None:
+    steps = stage.asking.reset("G", "T", {0: 5})
+    stage.step(steps)
+    stage.asks.end(GivenUp.FULL)
+    assert stage.step(steps) == f"worker pop: {GivenUp.FULL.value}; nothing has changed"
 
 
 def test_a_deletion_is_told_in_parts(stage: Stage) -> None:
@@ -192,6 +211,23 @@ def test_a_refused_reset_changes_nothing() -> None:
     harness = harness_with(Worker(b"no id"))
     assert reset_to(harness, 2) == (2, "worker pop: no id; nothing has changed")
     assert harness.broker.offsets.get("G", "T", 0) == 6 and not harness.broker.offsets.has_reset("G", "T", 0)
+
+
+def test_the_queues_that_are_reset_before_a_refusal_are_noted() -> None:
+    """The worker has moved them: the file has their offsets, and the audit line names them."""
+    harness = harness_with(Worker(b"", b"no id"))
+    harness.make_topic("T", queues=QUEUES_MAX + 1)
+    broker = harness.broker
+    broker.audit.changes.clear()
+    fields = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true", "queueId": "-1", "offset": "-1"}
+    answer = harness.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    assert (answer.code, answer.remark) == (2, f"worker pop: no id; {QUEUES_MAX} queues are reset, no other")
+    assert [broker.offsets.has_reset("G", "T", number) for number in (0, QUEUES_MAX - 1, QUEUES_MAX)] == [1, 1, 0]
+    assert broker.offsets.erasures_to_save == 1
+    (change,) = (change for change in broker.audit.changes if change.kind is Kind.OFFSETS)
+    before: Any = change.before
+    after: Any = change.after
+    assert (before["0"], after["0"], after["more"]) == (6, 9, QUEUES_MAX - 64)
 
 
 def test_a_reset_keeps_what_the_worker_has_reported_since() -> None:

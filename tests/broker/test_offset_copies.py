@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.holder_asks import QUEUES_MAX
 from ringmq.broker.requests.request import Request, Slices
 from ringmq.remoting import names
 from ringmq.remoting.codes import RequestCode
@@ -95,6 +96,21 @@ def test_the_audit_line_has_the_offsets_of_before() -> None:
     assert copy(harness, topic="U").code == 0
     (change,) = harness.broker.audit.changes
     assert (change.name, change.before, change.after) == ("U@H", {"0": 9}, {"0": 1})
+
+
+def test_a_copy_that_ends_in_the_middle_of_a_topic_notes_its_first_queues() -> None:
+    harness, worker = harness_with(), Worker(b"", b"no id")
+    harness.make_topic("T", queues=QUEUES_MAX + 1)
+    for queue_id in range(QUEUES_MAX + 1):
+        harness.broker.offsets.put("G", "T", queue_id, 4, START_MS)
+    harness.broker.offsets.put("H", "T", QUEUES_MAX, 9, START_MS)
+    harness.broker.holders.asks = lambda: worker
+    harness.broker.audit.changes.clear()
+    assert copy(harness).remark == f"topic T: worker pop: no id; {QUEUES_MAX} queues are reset, no other"
+    assert harness.broker.offsets.erasures_to_save == 1
+    (change,) = harness.broker.audit.changes
+    assert (change.before, change.after) == ({"3": 9}, {str(queue_id): 4 for queue_id in range(64)})
+    assert of(harness, "T")[QUEUES_MAX] == 9
 
 
 def test_each_topic_is_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
