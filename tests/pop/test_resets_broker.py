@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.load.running import RunningBroker
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from tests.broker.test_processes import SMALL
 from tests.pop.pop_client import PopClient, pop_fields
@@ -67,6 +67,29 @@ def test_a_reset_counts_when_it_is_answered(broker: RunningBroker) -> None:
     assert [one.offset for one in client.pop_all()] == [EACH - 1], "an open message is given again at once"
     assert all(client.ack(one).code == 0 for one in again), "receipts of before have no effect on queue 1"
     wait_until(lambda: offsets_of(broker.address, "T_back") == [EACH, EACH - 1], "queue 1 has an open message")
+
+
+def test_a_pop_ends_the_reset_of_a_group_that_has_pulled(broker: RunningBroker) -> None:
+    """A member that pulls later goes on behind what was acknowledged."""
+
+    def pull(raw: RawClient, offset: int) -> int:
+        fields = {
+            "consumerGroup": "G_T_both", "topic": "T_both", "queueId": 0, "queueOffset": offset, "maxMsgNums": 1,
+            "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 1,
+        }  # fmt: skip
+        return raw.ask(RequestCode.PULL_MESSAGE, fields).code
+
+    client = consumed(broker.address, "T_both")
+    with RawClient(broker.address) as raw:
+        assert pull(raw, EACH - 1) == ResponseCode.SUCCESS
+        assert reset(broker.address, "T_both").code == 0
+        for one in client.pop_all():
+            assert client.ack(one).code == 0
+        wait_until(lambda: offsets_of(broker.address, "T_both") == [EACH] * QUEUES, "request 14 shows what pops do")
+        assert pull(raw, EACH - 1) == ResponseCode.SUCCESS
+        assert given(client) == []
+        assert reset(broker.address, "T_both").code == 0
+        assert pull(raw, EACH - 1) == ResponseCode.PULL_OFFSET_MOVED, "no pop came before"
 
 
 def test_a_group_skips_its_backlog(broker: RunningBroker) -> None:
