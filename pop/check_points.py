@@ -22,6 +22,10 @@ OPEN_MAX = 4096
 """Open messages of one pop."""
 
 
+class HandOverError(Exception):
+    """The store cannot be handed over as it should. The message names the cause."""
+
+
 class Targets(Struct, frozen=True):
     """Queues: topic id, queue slot, queue id. `timer`: None if timers are off, and records go to the revive topic."""
 
@@ -82,16 +86,18 @@ class CheckPoints:
         self._texts += quoted
 
     def known(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
-        """Leave out the pop with this receipt. Returns its open messages."""
+        """Leave out the pop with this receipt. Returns its open messages. Raises HandOverError if they are too many."""
         return self._open_of(place, start_offset, pop_time_ms, leave_out=True)
 
     def open(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
-        """The open messages of the pop with this receipt."""
+        """The open messages of the pop with this receipt. Raises HandOverError if they are too many."""
         return self._open_of(place, start_offset, pop_time_ms, leave_out=False)
 
     def _open_of(self, place: int, start_offset: int, pop_time_ms: int, *, leave_out: bool) -> set[int]:
         to, native = self._open, self.native
         count = int(lib.rmq_pop_points_known(native, place, start_offset, pop_time_ms, leave_out, to, OPEN_MAX))
+        if count > OPEN_MAX:  # those that are left out of the answer would count as done
+            raise HandOverError(f"a pop has {count} open messages, the limit is {OPEN_MAX}")
         return set(to[0:count])
 
     @property
@@ -110,19 +116,25 @@ class CheckPoints:
         return int(self.native.records)
 
     def fill(self) -> tuple[Any, int]:
-        """Make the next batch: (requests, number). 0: all have one."""
+        """Make the next batch: (requests, number). 0: all have one. Raises HandOverError: one does not fit."""
         self._take_half()
         made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room)))
+        if self.native.does_not_fit:
+            text = "the check points of one pop do not fit into the arena, or it has more than"
+            raise HandOverError(f"{text} {lib.RMQ_POP_ENTRY_MESSAGES} entries with open messages")
         return self._requests, made
 
     def acknowledge(self, acks: Sequence[Ending]) -> tuple[Any, int]:
-        """Make requests of the first acknowledgements, as many as a batch takes: (requests, number)."""
+        """Make requests of the first acknowledgements, as many as a batch takes: (requests, number).
+        Raises HandOverError if the first one does not fit."""
         self._take_half()
         native, at, made = self.native, int(self.native.arena_at), 0
         for ending in acks[: min(BATCH, self._port.room)]:
             request = self._requests[made]
             body, pairs, queue = self._ack(ending)
             end = at + len(body) + len(pairs)
+            if end > native.arena_end and not made:
+                raise HandOverError(f"an acknowledgement of {len(ending.acks.offsets)} messages has no room")
             if end > native.arena_end:
                 break
             ffi.memmove(native.arena + at, body + pairs, end - at)

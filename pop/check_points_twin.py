@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from ringmq.pop.check_points import HandOverError
 from ringmq.pop.revive_records import CheckPoint, Pop
 
 MESSAGES = 32
 """Messages of one check point."""
+ENTRIES_MAX = 64
+"""Entries of one pop."""
 
 
 class OpenEntry(NamedTuple):
@@ -28,12 +31,16 @@ class Point(NamedTuple):
 
 
 def check_points(entries: Sequence[OpenEntry], known: Collection[Pop], revive_queues: int) -> Iterator[Point]:
-    """The check points of all entries, in the order of their first ones. `known`: pops that have one already."""
+    """The check points of all entries, in the order of their first ones. `known`: pops that have one already.
+
+    Raises HandOverError at a pop with more than ENTRIES_MAX entries: what is left out would be lost."""
     pops: dict[Pop, list[OpenEntry]] = {}
     for entry in entries:
         if entry.offsets and entry.pop not in known:
             pops.setdefault(entry.pop, []).append(entry)
     for pop, parts in pops.items():
+        if len(parts) > ENTRIES_MAX:
+            raise HandOverError(f"one pop has more than {ENTRIES_MAX} entries with open messages")
         offsets = sorted(offset for part in parts for offset in part.offsets)
         for at in range(0, len(offsets), MESSAGES):
             start = offsets[at] if at else pop.start_offset

@@ -20,7 +20,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
-from ringmq.pop.check_points import CheckPoints, Ending, Targets
+from ringmq.pop.check_points import CheckPoints, Ending, HandOverError, Targets
 from ringmq.pop.endings import LATE_MS, endings_of
 from ringmq.pop.open_pops import OpenPops
 from ringmq.pop.questions import HandledAsk, PopAsks
@@ -40,10 +40,6 @@ TELL_MS = 1000
 WAITING_MAX = 100_000
 """Records in the timer that a stop compares with its windows, some 20 us each."""
 COMMITS = 512
-
-
-class HandOverError(Exception):
-    """The store cannot be handed over as it should. The message says what a RocketMQ broker will do."""
 
 
 class HandOver:

@@ -8,9 +8,10 @@ from typing import Any
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
+from ringmq.pop.check_points import HandOverError
 from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
-from ringmq.pop.hand_over import HandOver, HandOverError
+from ringmq.pop.hand_over import HandOver
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.order_file import OrderFile
 from ringmq.pop.recovery import LOOK_MS, Recovery

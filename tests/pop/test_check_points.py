@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records as records
-from ringmq.pop.check_points import CheckPoints, Targets
+from ringmq.pop.check_points import OPEN_MAX, CheckPoints, HandOverError, Targets
 from ringmq.pop.check_points_twin import OpenEntry, Point, check_points
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.revive_records import Pop, read_record
@@ -160,6 +160,48 @@ def test_more_messages_than_a_check_point_has_bits_get_another_one(root: Path) -
         (96, 4, 0),
     ]
     world.close()
+
+
+@pytest.mark.parametrize("entries", [lib.RMQ_POP_ENTRY_MESSAGES, lib.RMQ_POP_ENTRY_MESSAGES + 1])
+def test_no_open_message_is_left_out(root: Path, entries: int) -> None:
+    """A take-over may make a pop of more entries than its check points are made of."""
+    world = World(root, random.Random(1))
+    give_one_pop(world, [number * 100 for number in range(entries)])
+    points = world.points()
+    if entries == lib.RMQ_POP_ENTRY_MESSAGES:
+        expected = [written(point, TIMER) for point in check_points(list(world.entries()), (), len(REVIVE))]
+        assert list(made(points)) == expected and points.messages == entries
+    else:
+        for both in (lambda: check_points(list(world.entries()), (), len(REVIVE)), lambda: made(points)):
+            with pytest.raises(HandOverError, match="more than 64 entries with open messages"):
+                list(both())
+    world.close()
+
+
+def test_open_messages_beyond_the_limit_do_not_count_as_done(root: Path) -> None:
+    world, opened = World(root, random.Random(1)), list(range(OPEN_MAX))
+    give_one_pop(world, opened)
+    assert world.points().known(0, 0, NOW) == set(opened)
+    give_one_pop(world, [OPEN_MAX])
+    with pytest.raises(HandOverError, match="4097 open messages"):
+        world.points().known(0, 0, NOW)
+    world.close()
+
+
+def test_a_pop_without_room_in_the_arena_is_told(root: Path) -> None:
+    world = World(root, random.Random(1))
+    world.pop(0, 0)
+    with pytest.raises(HandOverError, match="do not fit into the arena"):
+        list(made(world.points(arena=1024)))
+    world.close()
+
+
+def give_one_pop(world: World, offsets: list[int]) -> None:
+    """One pop of these messages."""
+    give = ffi.new("struct rmq_pop_give *", {
+        "pop_time_ms": NOW, "start_offset": 0, "next_offset": offsets[-1] + 1, "invisible_ms": 60_000,
+    })  # fmt: skip
+    assert lib.rmq_pop_window_give(world.windows, 0, give, offsets, len(offsets)) == 0
 
 
 def test_a_small_arena_takes_them_in_several_batches(root: Path) -> None:

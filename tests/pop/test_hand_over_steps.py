@@ -10,7 +10,8 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
 from ringmq.pop import hand_over
-from ringmq.pop.hand_over import HandOver, HandOverError
+from ringmq.pop.check_points import HandOverError
+from ringmq.pop.hand_over import HandOver
 from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
 from ringmq.pop.window_names import Key, Window
 from ringmq.remoting.errors import RequestError

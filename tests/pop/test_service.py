@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringmq.native import ffi, lib
-from ringmq.pop.hand_over import HandOverError
+from ringmq.pop.check_points import HandOverError
 from ringmq.pop.service import PopService
 from ringmq.pop.window_memory import WindowMemory
 from tests.pop.window_pair import NativeWindows

@@ -35,18 +35,24 @@ static int is_same_pop(const struct rmq_pop_entry *a, const struct rmq_pop_entry
     return a->window == b->window && a->pop_time_ms == b->pop_time_ms && rmq_pop_start_of(a) == rmq_pop_start_of(b);
 }
 
-/* The entries of this one's pop that have open messages, by base offset. 0: an earlier entry has the check point. */
-static uint32_t entries_of(struct rmq_pop_windows *w, uint32_t entry, uint32_t *found)
+/* The entries of this one's pop that have open messages, by base offset. 0: an earlier entry has the check point, or there
+ * are more than ENTRIES of them, and p->does_not_fit is set. */
+static uint32_t entries_of(struct rmq_pop_points *p, uint32_t entry, uint32_t *found)
 {
+    struct rmq_pop_windows *w = p->windows;
     const struct rmq_pop_entry *e = &w->entries[entry];
     uint64_t hash = rmq_pop_receipt_hash(e->window, rmq_pop_start_of(e), e->pop_time_ms);
     uint32_t count = 0, at = rmq_pop_hash_first(&w->receipts, hash);
-    for (; at && count < ENTRIES; at = w->receipts.next[at - 1]) {
+    for (; at; at = w->receipts.next[at - 1]) {
         const struct rmq_pop_entry *other = &w->entries[at - 1];
         if (!is_same_pop(e, other) || !open_bits(w, at - 1))
             continue;
         if (at - 1 < entry)
             return 0;
+        if (count == ENTRIES) {
+            p->does_not_fit = 1;
+            return 0;
+        }
         uint32_t to = count++;
         for (; to && w->entries[found[to - 1]].base_offset > other->base_offset; to--)
             found[to] = found[to - 1];
@@ -59,11 +65,11 @@ static int next_point(struct rmq_pop_points *p, struct point *point)
 {
     struct rmq_pop_windows *w = p->windows;
     uint32_t entries[ENTRIES], count;
-    for (; p->next < w->entries_end; p->next++) {
+    for (; p->next < w->entries_end && !p->does_not_fit; p->next++) {
         const struct rmq_pop_entry *e = &w->entries[p->next];
         if (p->left_out[p->next] || !open_bits(w, p->next))
             continue;
-        if (!p->topics[rmq_pop_place_of(w, e)].length || !(count = entries_of(w, p->next, entries)))
+        if (!p->topics[rmq_pop_place_of(w, e)].length || !(count = entries_of(p, p->next, entries)))
             continue;
         point->first = e;
         point->start = rmq_pop_start_of(e);
@@ -89,8 +95,9 @@ uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t 
         if (e->window != window || e->pop_time_ms != pop_time_ms || rmq_pop_start_of(e) != start_offset)
             continue;
         p->left_out[at - 1] |= leave_out != 0;
-        for (uint64_t open = open_bits(w, at - 1); open && count < room; open &= open - 1)
-            offsets[count++] = (int64_t)e->base_offset + __builtin_ctzll(open);
+        for (uint64_t open = open_bits(w, at - 1); open; open &= open - 1, count++)
+            if (count < room)
+                offsets[count] = (int64_t)e->base_offset + __builtin_ctzll(open);
     }
     return count;
 }
@@ -234,8 +241,10 @@ uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *reque
     while (next_point(p, &point)) {
         uint32_t records = (point.count + RMQ_POP_POINT_MESSAGES - 1) / RMQ_POP_POINT_MESSAGES;
         uint64_t needed = records * bytes_max(p, rmq_pop_place_of(p->windows, point.first));
-        if (records > room - made || needed > p->arena_end - p->arena_at)
+        if (records > room - made || needed > p->arena_end - p->arena_at) {
+            p->does_not_fit = !made;
             break;
+        }
         for (uint32_t from = 0; from < point.count; from += RMQ_POP_POINT_MESSAGES) {
             uint32_t left = point.count - from;
             fill_request(p, &requests[made++], &point, from, left < RMQ_POP_POINT_MESSAGES ? left : RMQ_POP_POINT_MESSAGES);

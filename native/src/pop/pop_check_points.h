@@ -1,5 +1,5 @@
 /* pop_check_points.h: open messages as RocketMQ's check points: a record in the timer topic, or in the revive topic if its
- * time is over. `ringmq.pop.export` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
+ * time is over. `ringmq.pop.hand_over` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
  *
  * A check point has the open messages of one pop of one queue. Those that are done are left out of it, so it needs no record of
  * their acknowledgements.
@@ -38,15 +38,16 @@ struct rmq_pop_points {
     uint32_t next;                   /* entry */
     uint64_t messages, records;      /* so far */
     int64_t due_ms;                  /* of the last one that is due */
+    uint32_t does_not_fit;           /* 1 = the next pop has more than RMQ_POP_ENTRY_MESSAGES entries, or no room: no more are made */
 };
 
 uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w); /* places of entries that may be in use */
-/* The open messages of the pop with this receipt go to `offsets`, at most `room`. Returns their number. `leave_out`: it has a
- * check point that a RocketMQ broker will still read, so it gets no other one. */
+/* The open messages of the pop with this receipt go to `offsets`, at most `room`. Returns their number, also if it is above
+ * `room`. `leave_out`: it has a check point that a RocketMQ broker will still read, so it gets no other one. */
 uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int leave_out,
                               int64_t *offsets, uint32_t room);
 /* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. 0: there are no
- * more, or the arena has no room for one. p->arena_at is behind the bytes of the last one. */
+ * more, or p->does_not_fit is set. p->arena_at is behind the bytes of the last one. */
 uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room);
 /* The parts of a request that all records share: origin, kind, flags. */
 void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request);
