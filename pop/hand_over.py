@@ -1,8 +1,9 @@
 """The last step of the worker: open messages become RocketMQ's records in the log, so that the store can change hands.
 
 A RocketMQ broker then finds check points of all open messages, and consumer offsets behind all messages that consumers
-have had. The order is: check points, their flush, consumer offsets, the offset of the revive group. A death between two
-of them makes a RocketMQ broker give messages again that were given before, and loses none.
+have had. The order is: check points, acknowledgements for check points of before, their flush, consumer offsets, the
+offset of the revive group. A death between two of them makes a RocketMQ broker give messages again that were given
+before, and loses none: a message that an acknowledgement ends in one check point may be open in another one.
 
 Records of an earlier stop, or of a RocketMQ broker, may still wait in the timer. Their pops get no second check point.
 Messages of theirs that are done since get acknowledgements. What lies in the revive queues is handled: it stands in the
@@ -110,15 +111,16 @@ class HandOver:
         self._log_line(f"{text} ({monotonic_ms() - began_ms} ms)")
 
     def _append_all(self, points: CheckPoints, endings: list[Ending], *, has_open: bool) -> None:
-        while endings:
-            requests, count = points.acknowledge(endings)
-            self._append(points, requests, count)
-            endings = endings[count:]
         while has_open:
             requests, count = points.fill()
             if not count:
                 break
             self._append(points, requests, count)
+        self._wait_for(points, in_flight=0)
+        while endings:
+            requests, count = points.acknowledge(endings)
+            self._append(points, requests, count)
+            endings = endings[count:]
         self._wait_for(points, in_flight=0)
 
     def _append(self, points: CheckPoints, requests: Any, count: int) -> None:

@@ -1,6 +1,6 @@
 """The order of a hand-over: records, their sync, consumer offsets, the offset of the revive group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +29,15 @@ class Stage:
         self.open, self.batches, self.refused, self.answers = 10, 2, 0, True
         self.sync: Callable[[], None] = lambda: None
         self.refusal: RequestError | None = None
-        self.waiting = 0
+        self.waiting = self.looks = 0
+        self.endings: list[str] = []
         self.committed: dict[int, int] = {}
         self.exports = True
         (root / "pop").mkdir()
         monkeypatch.setattr(hand_over, "CheckPoints", lambda *_: self)
         monkeypatch.setattr(hand_over, "Topics", lambda plane: self)
+        monkeypatch.setattr(hand_over, "RecordScan", lambda store, handled: self)
+        monkeypatch.setattr(hand_over, "endings_of", lambda *_: list(self.endings))
         monkeypatch.setattr(hand_over, "lib", SimpleNamespace(
             rmq_pop_counts_of=lambda windows: SimpleNamespace(open=self.open), RMQ_POP_INVISIBLE_MS_MAX=1000,
             rmq_pop_set_committed=lambda windows, place, offset, start: self.committed.update({place: offset}),
@@ -45,17 +48,27 @@ class Stage:
         )
         self.hand_over = HandOver(
             plane=plane, port=self, root=root, windows=None, names=self, control=self,  # type: ignore[arg-type]
-            config=lambda: BrokerConfig(pop_export_at_stop=self.exports), store=self.no_store, log=self.log,
+            config=lambda: BrokerConfig(pop_export_at_stop=self.exports), store=self.store, log=self.log,
             are_stored=lambda: self.answers, log_line=lambda line: None,
         )  # fmt: skip
+
+    def of_before(self, *endings: str) -> None:
+        """An earlier stop has left records that wait in the timer."""
+        self.endings = list(endings)
+        write_notice(self.root, RecordNotice(500, DUE_MS))
+        self.hand_over._notice = read_notice(self.root)
 
     def run(self, within_ms: int = 5000, *, is_ready: bool = True) -> list[str]:
         self.hand_over.run(monotonic_ms() + within_ms, is_ready=is_ready)
         return self.steps
 
     # the store
-    def no_store(self) -> Any:
-        raise AssertionError("nothing waits in the timer")
+    def store(self) -> Any:
+        assert read_notice(self.root).until_ms, "nothing waits in the timer"
+
+    def timed(self, read_ms: int, delay_max_ms: int, since: int) -> Iterator[Any]:
+        assert since == 500
+        return iter(())
 
     def queue(self, topic: str, queue_id: int) -> tuple[int, int, int]:
         return (2, 20 + queue_id, queue_id)
@@ -75,14 +88,21 @@ class Stage:
         self.batches -= 1
         return None, int(self.batches >= 0)
 
-    def submit(self, requests: object, count: int) -> None:
+    def acknowledge(self, endings: list[str]) -> tuple[str, int]:
+        assert endings != self.endings or not self.waiting, "the check points are stored"
+        return endings[0], 1
+
+    def submit(self, requests: str | None, count: int) -> None:
         until_ms = read_notice(self.root).until_ms
         assert until_ms > wall_ms(), "a death behind this leaves records that the next stop looks for"
-        self.steps.append("append")
+        self.steps.append(requests or "append")
         self.waiting += count
+        self.looks = 0
 
     def take_answers(self) -> int:
-        if self.answers:
+        """Write answers at the second look."""
+        self.looks += 1
+        if self.answers and self.looks > 1:
             self.waiting = 0
         return self.waiting
 
@@ -117,6 +137,13 @@ def test_offsets_follow_records_that_are_on_disk(stage: Stage) -> None:
     assert read_notice(stage.root) == RecordNotice(1000, DUE_MS)
     assert stage.hand_over.waits
     assert 2 not in stage.committed, "the table has this offset"
+
+
+def test_acknowledgements_follow_check_points_that_are_stored(stage: Stage) -> None:
+    """A message that is done in a check point of before may be open in a new one: it is never in none."""
+    stage.of_before("acknowledge 5", "acknowledge 6")
+    stage.batches = 1
+    assert stage.run()[:4] == ["append", "acknowledge 5", "acknowledge 6", "sync"]
 
 
 def test_a_failed_sync_moves_no_offset(stage: Stage) -> None:
