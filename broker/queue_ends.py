@@ -12,13 +12,16 @@ from ringmq.store.queue_ends import QueueBound, write_queue_ends
 log = logging.getLogger(__name__)
 
 
-def leave_queue_ends(plane: Plane, root: Path) -> None:
-    """Write the bounds of a broker whose workers have ended. Without them the next start cannot compare."""
+def leave_queue_ends(plane: Plane, root: Path) -> bool:
+    """Write the bounds of a broker whose workers have ended. False: they are not written, as on a full disk. Bounds of
+    an earlier stop may stay, which the next start would compare with."""
     marks = plane.watermarks
     try:
         write_queue_ends(root, int(marks.min_offset), int(marks.append_offset), _bounds(plane))
     except OSError as error:
         log.warning("%s: the bounds of the queues cannot be written for the next start: %s", root, error)
+        return False
+    return True
 
 
 def _bounds(plane: Plane) -> Iterator[tuple[str, int, QueueBound]]:

@@ -571,8 +571,11 @@ def finish(plane: Plane, root: Path, status: int) -> int:
         leave_failed_marker(root, marks.dispatch_fault_errno)  # dispatch has not left the marker itself
     if status == EXIT_CLEAN and not (complete and sound):
         status = EXIT_UNCLEAN_STOP
+    # Bounds of an earlier stop look as if another broker had appended since. With the mark the next start keeps POP's
+    # memory. It also reads the newest part of the log again, as after a kill.
+    if status == EXIT_CLEAN and not leave_queue_ends(plane, root):
+        status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:
-        leave_queue_ends(plane, root)
         remove_rebuild(root)
         markers.remove_abort(root)
         log.info("stopped cleanly at offset %d", marks.append_offset)

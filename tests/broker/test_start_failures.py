@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ringmq.broker import plane_setup, server
+from ringmq.broker import plane_setup, queue_ends, server
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import changed
 from ringmq.broker.server import ServeOptions, StartError, serve
@@ -30,7 +30,9 @@ from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
+from ringmq.pop.take_over import is_of_another_broker
 from ringmq.store import markers
+from ringmq.store.queue_ends import write_queue_ends
 from ringmq.store.store_lock import byte_0_lock
 from tests.archives import extract_all
 from tests.broker.exporter_kit import value
@@ -320,3 +322,19 @@ def test_a_stop_after_a_failed_sync_is_not_clean(tmp_path: Path, field: str, fau
     setattr(plane.watermarks, field, fault)
     assert server.finish(plane, tmp_path, EXIT_CLEAN) == status
     assert markers.has_abort(tmp_path) == (status != EXIT_CLEAN)
+
+
+def test_a_stop_that_leaves_no_bounds_is_not_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an earlier stop end before the log, as if another broker had appended: POP's memory would be dropped."""
+    config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
+    name = plane_name(tmp_path)
+    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1, slave=False)), tmp_path.stat(), 1)
+    write_queue_ends(tmp_path, 0, 500, [])
+    markers.write_abort(tmp_path, os.getpid())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(queue_ends, "write_queue_ends", full)
+    assert server.finish(plane, tmp_path, EXIT_CLEAN) == EXIT_UNCLEAN_STOP
+    assert not is_of_another_broker(tmp_path, 1000, is_clean=True)
