@@ -105,6 +105,7 @@ class HandOver:
         finally:
             if has_open:
                 self._note(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
+        self._check_time("the records are not on the disk")
         self._log().sync(log_end, points.log_end)  # the log may have new files since the start
         self._commit()
         text = f"pop: {points.messages} open messages are in the log for a RocketMQ broker, in {points.records} records"
@@ -139,13 +140,17 @@ class HandOver:
         self._notice = notice
 
     def _wait(self, progress: str) -> None:
-        now_ms = monotonic_ms()
-        if now_ms >= self._deadline_ms:
-            raise HandOverError(f"the time of the stop is over: {progress}")
+        now_ms = self._check_time(progress)
         if now_ms >= self._next_tell_ms:
             self._next_tell_ms = now_ms + TELL_MS
             self._log_line(f"pop: {progress}")
         time.sleep(STEP_S)
+
+    def _check_time(self, progress: str) -> int:
+        now_ms = monotonic_ms()
+        if now_ms >= self._deadline_ms:
+            raise HandOverError(f"the time of the stop is over: {progress}")
+        return now_ms
 
     # ---- records of before ----
 
@@ -154,13 +159,17 @@ class HandOver:
         now_ms, found = wall_ms(), OpenPops()
         scan = RecordScan(self._store(), lambda topic, queue_id: -1)
         delay_ms = self._config().timer_max_delay_sec * 1000
-        for count, record in enumerate(scan.timed(now_ms - LATE_MS, delay_ms, self._notice.since)):
+        timed = scan.timed(now_ms - LATE_MS, delay_ms, self._notice.since, self._check_scan)
+        for count, record in enumerate(timed):
             if count == WAITING_MAX:
                 text = f"more than {WAITING_MAX} records for a RocketMQ broker wait in the timer"
                 self._log_line(f"pop: {text}: messages of theirs that are done since may come again there")
                 return []
             found.add(*record)
         return endings_of(points, dict(self._names.all()), found, now_ms)
+
+    def _check_scan(self) -> None:
+        self._check_time("the records that wait in the timer are not compared")
 
     # ---- offsets ----
 

@@ -69,9 +69,12 @@ class RecordScan:
                 if record is not None:
                     yield _found(record, name.queue_id)
 
-    def timed(self, read_ms: int, delay_max_ms: int, since: int = 0) -> Iterator[Found]:
+    def timed(
+        self, read_ms: int, delay_max_ms: int, since: int = 0, look: Callable[[], None] = lambda: None
+    ) -> Iterator[Found]:  # fmt: skip
         """Those that wait in the timer until `read_ms` or later, from `since` of the log on. The newest come first.
-        Behind the first one that is too old to wait, older files of the queue have none."""
+        Behind the first one that is too old to wait, older files of the queue have none. `look` is called before each
+        record that is read, and may raise to end the scan."""
         queue = self._store.queue(layout.TIMER_TOPIC, 0)
         if not isinstance(queue, ConsumeQueue):
             return
@@ -81,6 +84,7 @@ class RecordScan:
             begin = max(start, first * UNIT_BYTES)
             rest = queue.files.rest(begin, end * UNIT_BYTES)
             for unit in () if rest is None else tagged_units(rest, begin // UNIT_BYTES):
+                look()
                 record = self._store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
                 if record is None:
                     continue

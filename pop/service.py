@@ -27,8 +27,8 @@ FINISH_MS = 3000
 """Time of a stop for copies that are with write, and for the last consumer offsets."""
 HAND_OVER_MS = 5000
 """Time of a stop until what is open is in the log for a RocketMQ broker, FINISH_MS included."""
-SNAPSHOT_MS = 4000
-"""Time of a stop for the last snapshot. Stop phases have 10 s."""
+STOP_MS = 9000
+"""Time of a stop until the last snapshot is on the disk, HAND_OVER_MS included. Stop phases have 10 s."""
 STEP_S = 0.001
 
 
@@ -109,7 +109,7 @@ class PopService(Part):
         while not (is_finished := self._finish()) and monotonic_ms() < began_ms + FINISH_MS:
             time.sleep(STEP_S)
         self._hand_over_open(began_ms + HAND_OVER_MS, is_ready=self._recovery.is_done and is_finished)
-        is_saved = self._recovery.is_done and self._save()
+        is_saved = self._recovery.is_done and self._save(began_ms + STOP_MS)
         self._gauges.finish()
         self._snapshots.close()
         self._revival.close()
@@ -130,11 +130,12 @@ class PopService(Part):
             text = "a RocketMQ broker that gets this store gives messages again from the consumer offsets on"
             self._log_line(f"pop: open messages are not all in the log: {error}; {text}")
 
-    def _save(self) -> bool:
+    def _save(self, deadline_ms: int) -> bool:
         """Write the last snapshot. False: the segment has to stay."""
-        if self._snapshots.finish(SNAPSHOT_MS):
+        left_ms = max(0, deadline_ms - monotonic_ms())
+        if self._snapshots.finish(left_ms):
             return True
-        cause = self._snapshots.failure or self._snapshots.no_room or f"no snapshot within {SNAPSHOT_MS} ms"
+        cause = self._snapshots.failure or self._snapshots.no_room or f"no snapshot within {left_ms} ms"
         self._log_line(f"pop: {cause}; what came since the last snapshot stays in shared memory for the next start")
         return False
 

@@ -31,6 +31,7 @@ class Stage:
         self.refusal: RequestError | None = None
         self.waiting = self.looks = 0
         self.endings: list[str] = []
+        self.is_slow = False
         self.committed: dict[int, int] = {}
         self.exports = True
         (root / "pop").mkdir()
@@ -66,8 +67,11 @@ class Stage:
     def store(self) -> Any:
         assert read_notice(self.root).until_ms, "nothing waits in the timer"
 
-    def timed(self, read_ms: int, delay_max_ms: int, since: int) -> Iterator[Any]:
+    def timed(self, read_ms: int, delay_max_ms: int, since: int, look: Callable[[], None]) -> Iterator[Any]:
         assert since == 500
+        self.steps.append("compare")
+        while self.is_slow:
+            look()
         return iter(())
 
     def queue(self, topic: str, queue_id: int) -> tuple[int, int, int]:
@@ -143,7 +147,7 @@ def test_acknowledgements_follow_check_points_that_are_stored(stage: Stage) -> N
     """A message that is done in a check point of before may be open in a new one: it is never in none."""
     stage.of_before("acknowledge 5", "acknowledge 6")
     stage.batches = 1
-    assert stage.run()[:4] == ["append", "acknowledge 5", "acknowledge 6", "sync"]
+    assert stage.run()[:5] == ["compare", "append", "acknowledge 5", "acknowledge 6", "sync"]
 
 
 def test_a_failed_sync_moves_no_offset(stage: Stage) -> None:
@@ -168,6 +172,29 @@ def test_the_time_of_the_stop_ends_it(stage: Stage) -> None:
     with pytest.raises(HandOverError, match="time of the stop is over: 10 of 10 open messages"):
         stage.run(within_ms=30)
     assert stage.steps == ["append", "append"], "the first one had to wait for none"
+
+
+def test_the_time_of_the_stop_ends_a_scan_of_the_timer(stage: Stage) -> None:
+    stage.of_before("acknowledge 5")
+    stage.is_slow = True
+    with pytest.raises(HandOverError, match="time of the stop is over: the records that wait in the timer"):
+        stage.run(within_ms=30)
+    assert stage.steps == ["compare"]
+
+
+def test_no_sync_begins_behind_the_time_of_the_stop(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be ended, and the snapshot comes behind it."""
+    stage.batches, answers, clock = 1, stage.take_answers, [0]
+
+    def late() -> int:
+        clock[0] = 5000
+        return answers()
+
+    monkeypatch.setattr(stage, "take_answers", late)
+    monkeypatch.setattr(hand_over, "monotonic_ms", lambda: clock[0])
+    with pytest.raises(HandOverError, match="the records are not on the disk"):
+        stage.hand_over.run(5000, is_ready=True)
+    assert stage.steps == ["append"] and not stage.committed
 
 
 def test_nothing_is_written_while_copies_are_under_way(stage: Stage) -> None:

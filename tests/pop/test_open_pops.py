@@ -76,6 +76,25 @@ def test_the_tail_of_a_killed_broker_is_read_from_the_log(pop_copy: Path) -> Non
     assert expected.items() <= offsets.items()
 
 
+def test_a_look_ends_a_scan_of_the_timer(pop_copy: Path) -> None:
+    """It comes before each record, also before those that wait no more."""
+
+    class TimeIsOverError(Exception):
+        pass
+
+    def look() -> None:
+        looks.append(len(looks))
+        if len(looks) == limit:
+            raise TimeIsOverError
+
+    scan = RecordScan(MessageStore(pop_config(pop_copy)), lambda topic, queue_id: -1)
+    looks, limit = list[int](), 0
+    assert not list(scan.timed(1 << 60, 1 << 61, 0, look)) and len(looks) > 3
+    looks, limit = [], 3
+    with pytest.raises(TimeIsOverError):
+        list(scan.timed(1 << 60, 1 << 61, 0, look))
+
+
 def test_timer_messages_of_clients_are_not_decoded(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
     monkeypatch.setattr(CommitLog, "record_at", lambda log, offset, *rest: decoded.append(offset))

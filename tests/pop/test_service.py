@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ringmq.native import ffi, lib
+from ringmq.pop import service
 from ringmq.pop.check_points import HandOverError
 from ringmq.pop.service import PopService
 from ringmq.pop.window_memory import WindowMemory
@@ -44,27 +45,49 @@ def test_a_pass_over_consumer_offsets_is_no_work(
 ) -> None:
     """It comes each second. With more windows than a turn looks at, the worker would never rest."""
     windows = NativeWindows(WindowMemory(4, 16), 0, 0)
-    service = made(windows.native, [], [], desk=part(desk), revival=part(revival), offsets=part(offsets))
-    assert (service.turn(1000), service.has_worked) == (goes_on, has_worked)
+    worker = made(windows.native, [], [], desk=part(desk), revival=part(revival), offsets=part(offsets))
+    assert (worker.turn(1000), worker.has_worked) == (goes_on, has_worked)
 
 
 @pytest.mark.parametrize(
     ("no_room", "failure", "cause"),
     [
         ("journal: No space left", None, "journal: No space left"), ("", "it cannot be saved", "it cannot be saved"),
-        ("", None, "no snapshot within 4000 ms"),
+        ("", None, "no snapshot within 9000 ms"),
     ],
 )  # fmt: skip
-def test_a_stop_without_a_last_snapshot_is_logged(no_room: str, failure: str | None, cause: str) -> None:
+def test_a_stop_without_a_last_snapshot_is_logged(
+    monkeypatch: pytest.MonkeyPatch, no_room: str, failure: str | None, cause: str
+) -> None:
     memory = WindowMemory(4, 16)
     pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
     windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))  # the service closes them
     lines: list[str] = []
     saves: list[bool] = []
+    monkeypatch.setattr(service, "monotonic_ms", lambda: 1000)
     made(windows, lines, saves, snapshots=part(False, False, no_room, failure)).close(rests=False)
     assert (lines, saves) == (
         [f"pop: {cause}; what came since the last snapshot stays in shared memory for the next start"], [False],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("hand_over_ms", "left_ms"), [(0, 9000), (6000, 3000), (20_000, 0)])
+def test_the_last_snapshot_has_what_is_left_of_the_stop(
+    monkeypatch: pytest.MonkeyPatch, hand_over_ms: int, left_ms: int
+) -> None:
+    """A sync of the log that takes long cannot be ended. The supervisor kills the worker after 10 s."""
+    memory, now_ms, times = WindowMemory(4, 16), [1000], list[int]()
+
+    def run(deadline_ms: int, *, is_ready: bool) -> None:
+        now_ms[0] += hand_over_ms
+
+    pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+    windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+    monkeypatch.setattr(service, "monotonic_ms", lambda: now_ms[0])
+    snapshots = part(False)
+    snapshots.finish = lambda timeout_ms: not times.append(timeout_ms)
+    made(windows, [], [], hand_over=SimpleNamespace(run=run), snapshots=snapshots).close(rests=False)
+    assert times == [left_ms]
 
 
 def test_records_that_wait_for_another_broker_keep_the_worker() -> None:
