@@ -4,45 +4,61 @@
 
 They lie behind `from` of the log, and the last one leaves the timer before `until_ms`. A stop looks for them until
 then: messages that are done meanwhile get acknowledgements. Without the file there are none.
+
+No invisible time is longer than 30 days. So no record waits longer behind the time of the file, whatever it says.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ringmq.fastjson.files import read_head
+from ringmq.native import lib
 from ringmq.pop.image_file import FOLDER
+from ringmq.services.kit.clocks import wall_ms
 from ringmq.store.markers import replace_or_remove
+from ringmq.store.record_numbers import LONG_MAX
 
 FILE = "records"
 BYTES_MAX = 256
+WAIT_MS_MAX = int(lib.RMQ_POP_INVISIBLE_MS_MAX) + 3_600_000
+"""From the time of the file until the last record is due: an invisible time, and an hour."""
+_Number = Annotated[int, Meta(ge=0, le=LONG_MAX)]
 
 
 class RecordNotice(Struct, frozen=True, rename={"since": "from"}):
     """A log offset, and a time of the wall clock."""
 
-    since: int = 0
-    until_ms: int = 0
+    since: _Number = 0
+    until_ms: _Number = 0
+
+    def bounded(self, now_ms: int) -> RecordNotice:
+        """The notice without the time behind the longest invisible time."""
+        return RecordNotice(self.since, min(self.until_ms, now_ms + WAIT_MS_MAX))
 
 
 NONE = RecordNotice()
 
 
 def read_notice(root: Path) -> RecordNotice:
-    """Read the file. A damaged one counts as the earliest place without an end. Raises OSError."""
+    """Read the file. A damaged one counts as the earliest place and the latest time. Raises OSError."""
+    path = root / FOLDER / FILE
     try:
-        data = read_head(root / FOLDER / FILE, BYTES_MAX)
+        data, written_ms = read_head(path, BYTES_MAX), path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return NONE
     try:
-        return msgspec.json.decode(data, type=RecordNotice)
+        notice = msgspec.json.decode(data, type=RecordNotice)
     except msgspec.DecodeError:
-        return RecordNotice(0, 1 << 62)
+        notice = RecordNotice(0, LONG_MAX)
+    return notice.bounded(min(written_ms, wall_ms()))
 
 
 def write_notice(root: Path, notice: RecordNotice) -> None:
-    """Replace the file durably. Raises OSError."""
-    replace_or_remove(root / FOLDER / FILE, msgspec.json.encode(notice) if notice.until_ms else None)
+    """Replace the file durably, with the time bounded. Raises OSError."""
+    text = msgspec.json.encode(notice.bounded(wall_ms())) if notice.until_ms else None
+    replace_or_remove(root / FOLDER / FILE, text)

@@ -1,5 +1,7 @@
 """The order of a hand-over: records, their sync, consumer offsets, the offset of the revive group."""
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +18,10 @@ from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
 from ringmq.pop.window_names import Key, Window
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.store.record_numbers import LONG_MAX
 
-DUE_MS = 7_000_000_000_000
+DAY_MS = 86_400_000
+DUE_MS = wall_ms() + 3_600_000
 WINDOWS = {Key("G", "T", queue): Window(queue, queue + 1, 3, 40 + queue) for queue in range(hand_over.COMMITS + 5)}
 
 
@@ -226,5 +230,19 @@ def test_a_damaged_notice_is_read_as_the_whole_log(tmp_path: Path) -> None:
     assert read_notice(tmp_path) == RecordNotice(5, 9)
     (tmp_path / "pop" / "records").write_text("{")
     assert read_notice(tmp_path).until_ms > DUE_MS and not read_notice(tmp_path).since
+    assert read_notice(tmp_path).until_ms < wall_ms() + 31 * DAY_MS, "the worker rests again"
     write_notice(tmp_path, RecordNotice())
     assert read_notice(tmp_path) == RecordNotice()
+
+
+@pytest.mark.parametrize("until_ms", [LONG_MAX, 1 << 64, -1])
+def test_no_record_waits_longer_than_messages_are_invisible(tmp_path: Path, until_ms: int) -> None:
+    """A check point of another broker may have any time, and so may the file."""
+    write_notice(tmp_path, RecordNotice(5, abs(until_ms)))
+    assert read_notice(tmp_path).until_ms <= wall_ms() + 31 * DAY_MS
+    path = tmp_path / "pop" / "records"
+    path.write_text(f'{{"from":5,"until_ms":{until_ms}}}')
+    assert wall_ms() < read_notice(tmp_path).until_ms < wall_ms() + 31 * DAY_MS
+    long_ago_s = time.time() - 40 * 86_400
+    os.utime(path, (long_ago_s, long_ago_s))
+    assert read_notice(tmp_path).until_ms < wall_ms(), "another start does not wait as long again"
