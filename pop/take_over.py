@@ -1,8 +1,8 @@
 """Takes over the messages that a RocketMQ broker has left open: its records in the log become windows and entries.
 
-The main process does it at a start, before any worker runs. A start that dies on the way finds the store as it was, and
-does all again. The records stay in the log, and the offset of the revive group stays: a RocketMQ broker that gets the
-store back finds them.
+The main process does it at a start, before any worker runs. After a start that dies on the way, the next one does all
+again. The records stay in the log, and the offset of the revive group stays: a RocketMQ broker that gets the store back
+finds them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _Key = tuple[str, str, int]
 
 
 class TakeOverError(ValueError):
-    """The open messages cannot be taken over. The message names the cause. Nothing was changed."""
+    """The open messages cannot be taken over. The message names the cause. Log, queues and offsets are as before. The
+    memory of an earlier time is gone, and `pop/records` may be there: the next start reads all again."""
 
 
 class _Queue(Struct):
