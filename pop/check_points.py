@@ -27,7 +27,9 @@ class HandOverError(Exception):
 
 
 class Targets(Struct, frozen=True):
-    """Queues: topic id, queue slot, queue id. `timer`: None if timers are off, and records go to the revive topic."""
+    """Queues: topic id, queue slot, queue id. `timer`: None if timers are off, and records go to the revive topic.
+
+    `revive`: by the queue that a receipt names. Another queue stands in the place of one that is missing."""
 
     revive_topic: str
     revive: list[tuple[int, int, int]]
@@ -60,12 +62,13 @@ class CheckPoints:
         self._put(native.broker, broker)
         self._put(native.revive_topic, targets.revive_topic)
         slots = ffi.new("uint32_t[]", [slot for _, slot, _ in targets.revive])
+        ids = ffi.new("uint32_t[]", [queue_id for _, _, queue_id in targets.revive])
         left_out = ffi.new("uint8_t[]", int(lib.rmq_pop_points_entries(windows)))
         kept = ffi.from_buffer(bytes(self._texts))
         arena = ffi.from_buffer(port.arena, require_writable=True)
-        self._kept = groups, topics, slots, left_out, kept, arena
+        self._kept = groups, topics, slots, ids, left_out, kept, arena
         native.windows, native.texts, native.groups, native.topics = windows, kept, groups, topics
-        native.revive_slots, native.revive_queues = slots, len(slots)
+        native.revive_slots, native.revive_ids, native.revive_queues = slots, ids, len(slots)
         native.revive_topic_id = targets.revive[0][0]
         native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
         native.precision_ms, native.now_ms, native.left_out = targets.precision_ms, now_ms, left_out

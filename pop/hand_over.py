@@ -72,7 +72,12 @@ class HandOver:
         self._next_tell_ms = monotonic_ms() + TELL_MS
         targets = self._targets()
         has_open = bool(lib.rmq_pop_counts_of(self._windows).open)
-        if targets is None or (has_open and not self._config().pop_export_at_stop):
+        if has_open and not self._config().pop_export_at_stop:
+            return
+        if targets is None and has_open:
+            topic = names.revive_topic(self._config().broker_cluster_name)
+            raise HandOverError(f"the topic {topic} has no queues")
+        if targets is None:
             return
         if not is_ready:
             raise HandOverError("the start has not ended, or copies of messages are under way")
@@ -84,10 +89,13 @@ class HandOver:
     def _targets(self) -> Targets | None:
         config, topics = self._config(), Topics(self._plane)
         topic = names.revive_topic(config.broker_cluster_name)
-        queues = [topics.queue(topic, queue_id) for queue_id in range(config.revive_queue_num)]
+        found = [topics.queue(topic, queue_id) for queue_id in range(config.revive_queue_num)]
         timer = topics.queue(names.WHEEL_TIMER_TOPIC, 0) if config.timer_wheel_enable else None
-        revive = [queue for queue in queues if queue is not None]
-        return Targets(topic, revive, timer, config.timer_precision_ms) if revive else None
+        there = [queue for queue in found if queue is not None]
+        if not there:
+            return None
+        revive = [queue or there[queue_id % len(there)] for queue_id, queue in enumerate(found)]
+        return Targets(topic, revive, timer, config.timer_precision_ms)
 
     # ---- records ----
 
@@ -202,7 +210,9 @@ class HandOver:
         group_id = self._plane.group_find(REVIVE_GROUP)
         slots = [queue[1] for queue in targets.revive]
         known = [-1 if group_id is None else self._plane.offset_get(group_id, slot) for slot in slots]
-        handled = HandledAsk(targets.revive_topic, tuple(end - 1 for end in ends))
+        are_own = [queue[2] == queue_id for queue_id, queue in enumerate(targets.revive)]
+        offsets = tuple(end - 1 if is_own else -1 for end, is_own in zip(ends, are_own, strict=True))
+        handled = HandledAsk(targets.revive_topic, offsets)
         if all(offset <= before for offset, before in zip(handled.offsets, known, strict=True)):
             return
         refusals: list[RequestError | None] = []

@@ -1,8 +1,9 @@
 """The order of a hand-over: records, their sync, consumer offsets, the offset of the revive group."""
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,8 @@ class Stage:
         self.waiting = self.looks = 0
         self.endings: list[str] = []
         self.is_slow = False
+        self.missing: Container[int] = ()
+        self.offsets: tuple[int, ...] = ()
         self.committed: dict[int, int] = {}
         self.exports = True
         (root / "pop").mkdir()
@@ -78,8 +81,8 @@ class Stage:
             look()
         return iter(())
 
-    def queue(self, topic: str, queue_id: int) -> tuple[int, int, int]:
-        return (2, 20 + queue_id, queue_id)
+    def queue(self, topic: str, queue_id: int) -> tuple[int, int, int] | None:
+        return None if queue_id in self.missing and topic.startswith("rmq_sys_REVIVE") else (2, 20 + queue_id, queue_id)
 
     def log(self) -> Any:
         def sync(begin: int, end: int) -> None:
@@ -128,6 +131,7 @@ class Stage:
         return count
 
     def handled(self, asked: Any, now_ms: int, then: Callable[[RequestError | None], None]) -> None:
+        self.offsets = asked.offsets
         self.steps.append(f"handled {set(asked.offsets)}")
         then(self.refusal)
 
@@ -218,6 +222,25 @@ def test_without_open_messages_only_the_revive_group_moves(stage: Stage) -> None
     assert not stage.hand_over.waits and not (stage.root / "pop" / "records").exists()
 
 
+def test_a_queue_that_is_missing_has_no_offset(stage: Stage) -> None:
+    """Places and queue ids are the same for the others."""
+    stage.missing = (2,)
+    stage.run()
+    assert stage.offsets == (6, 6, -1, 6, 6, 6, 6, 6)
+    targets = stage.hand_over._targets()
+    assert targets is not None and [queue_id for _, _, queue_id in targets.revive] == [0, 1, 3, 3, 4, 5, 6, 7]
+
+
+def test_a_missing_topic_is_told_if_something_is_open(stage: Stage) -> None:
+    stage.missing = range(99)
+    with pytest.raises(HandOverError, match="the topic rmq_sys_REVIVE_LOG_DefaultCluster has no queues"):
+        stage.run()
+    stage.exports = False
+    assert stage.run() == []
+    stage.open, stage.exports = 0, True
+    assert stage.run() == []
+
+
 def test_a_refusal_of_control_is_told(stage: Stage) -> None:
     stage.refusal = RequestError("the table is full", field="", code=1)
     with pytest.raises(HandOverError, match="table is full"):
@@ -239,8 +262,8 @@ def test_a_damaged_notice_is_read_as_the_whole_log(tmp_path: Path) -> None:
 def test_no_record_waits_longer_than_messages_are_invisible(tmp_path: Path, until_ms: int) -> None:
     """A check point of another broker may have any time, and so may the file."""
     write_notice(tmp_path, RecordNotice(5, abs(until_ms)))
-    assert read_notice(tmp_path).until_ms <= wall_ms() + 31 * DAY_MS
     path = tmp_path / "pop" / "records"
+    assert json.loads(path.read_text())["until_ms"] < wall_ms() + 31 * DAY_MS
     path.write_text(f'{{"from":5,"until_ms":{until_ms}}}')
     assert wall_ms() < read_notice(tmp_path).until_ms < wall_ms() + 31 * DAY_MS
     long_ago_s = time.time() - 40 * 86_400

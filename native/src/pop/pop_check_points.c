@@ -215,7 +215,7 @@ static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const 
     uint32_t place = rmq_pop_place_of(p->windows, point->first), queue_id = p->windows->windows[place].queue_id;
     int64_t start = from ? point->offsets[from] : point->start;
     int64_t deliver_ms = point->first->pop_time_ms + point->first->invisible_ms - RMQ_POP_POINT_EARLIER_MS;
-    uint32_t revive_queue = (point->first->revive_queue & ~RMQ_POP_CHANGED) % p->revive_queues;
+    uint32_t revive = (point->first->revive_queue & ~RMQ_POP_CHANGED) % p->revive_queues;
     int is_timed = p->timer_slot != RMQ_NONE && deliver_ms > p->now_ms;
     struct writer t = {p, p->arena + p->arena_at};
     *r = (struct rmq_request){.body_at = p->arena_at};
@@ -223,11 +223,11 @@ static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const 
     put_body(&t, point, place, queue_id, start, from, count);
     r->body_length = (uint32_t)(t.at - p->arena - r->body_at);
     r->properties_at = r->body_at + r->body_length;
-    put_pairs(&t, point, place, queue_id, start, deliver_ms, is_timed, revive_queue);
+    put_pairs(&t, point, place, queue_id, start, deliver_ms, is_timed, p->revive_ids[revive]);
     r->properties_length = (uint16_t)(t.at - p->arena - r->properties_at);
     r->topic_id = is_timed ? p->timer_topic_id : p->revive_topic_id;
-    r->queue_slot = is_timed ? p->timer_slot : p->revive_slots[revive_queue];
-    r->queue_id = is_timed ? 0 : revive_queue;
+    r->queue_slot = is_timed ? p->timer_slot : p->revive_slots[revive];
+    r->queue_id = is_timed ? 0 : p->revive_ids[revive];
     p->arena_at = (uint64_t)(t.at - p->arena);
     p->records++;
     if (deliver_ms + RMQ_POP_POINT_EARLIER_MS > p->due_ms)

@@ -24,7 +24,7 @@ struct rmq_pop_points {
     const uint8_t *texts;
     const struct rmq_pop_point_text *groups, *topics; /* by place of the window; length 0: the window has no check points */
     struct rmq_pop_point_text broker, revive_topic;
-    const uint32_t *revive_slots;    /* queue slots of the revive topic */
+    const uint32_t *revive_slots, *revive_ids; /* queues of the revive topic, by the revive queue of a receipt: slot and queue id */
     uint32_t revive_queues, revive_topic_id;
     uint32_t timer_topic_id, timer_slot; /* timer_slot RMQ_NONE: all go to the revive topic */
     int64_t precision_ms;            /* of the timer */
