@@ -13,8 +13,11 @@ log = logging.getLogger(__name__)
 
 
 def leave_queue_ends(plane: Plane, root: Path) -> bool:
-    """Write the bounds of a broker whose workers have ended. False: they are not written, as on a full disk. Bounds of
-    an earlier stop may stay, which the next start would compare with."""
+    """Write the bounds of a broker whose workers have ended. False: they are not written, as on a full disk.
+
+    Bounds of an earlier stop may stay then. They look as if another broker had appended since, and POP's memory would
+    be dropped. The mark of an unclean stop keeps it. The next start reads the newest part of the log, as after a kill.
+    """
     marks = plane.watermarks
     try:
         write_queue_ends(root, int(marks.min_offset), int(marks.append_offset), _bounds(plane))

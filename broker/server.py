@@ -569,11 +569,7 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     sound = marks.store_fault != lib.RMQ_FAULT_FSYNC and marks.dispatch_fault != lib.RMQ_FAULT_QUEUE_SYNC
     if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:
         leave_failed_marker(root, marks.dispatch_fault_errno)  # dispatch has not left the marker itself
-    if status == EXIT_CLEAN and not (complete and sound):
-        status = EXIT_UNCLEAN_STOP
-    # Bounds of an earlier stop look as if another broker had appended since. With the mark the next start keeps POP's
-    # memory. It also reads the newest part of the log again, as after a kill.
-    if status == EXIT_CLEAN and not leave_queue_ends(plane, root):
+    if status == EXIT_CLEAN and not (complete and sound and leave_queue_ends(plane, root)):
         status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:
         remove_rebuild(root)
