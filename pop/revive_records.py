@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ringmq.native import lib
 from ringmq.remoting import names, properties
 from ringmq.store.record_numbers import LONG_MAX
 
@@ -23,8 +24,10 @@ EARLIER_MS = 1000
 """A check point leaves the timer so long before its pop is due, and so before the acknowledgements."""
 
 BODY_BYTES_MAX = 65_536
-MESSAGES_MAX = 1024
-"""The most messages that one record may name. Stock writes up to 32 in a check point."""
+POINT_MESSAGES_MAX: int = lib.RMQ_POP_ENTRY_MESSAGES
+"""The most messages of a check point. RocketMQ writes up to 32. A stop writes a pop of at most so many entries."""
+ACKS_MAX = 1024
+"""The most messages of an acknowledgement."""
 NAME_CHARS_MAX = 255
 QUEUE_ID_MAX = (1 << 31) - 1
 OFFSET_MAX = LONG_MAX - (1 << 32)
@@ -186,9 +189,9 @@ def _check_point(members: dict[str, Any]) -> CheckPoint:
         _name(members, "t"), _name(members, "c"), _number(members, "q", QUEUE_ID_MAX),
         _number(members, "so", OFFSET_MAX), _number(members, "pt"), _broker(members),
     )  # fmt: skip
-    count = _number(members, "n", MESSAGES_MAX)
+    count = _number(members, "n", POINT_MESSAGES_MAX)
     given = members.get("d")
-    distances = tuple(range(count)) if not given else _numbers("d", given, QUEUE_ID_MAX)
+    distances = tuple(range(count)) if not given else _numbers("d", given, QUEUE_ID_MAX, POINT_MESSAGES_MAX)
     acked = members.get("bm", 0)
     if not isinstance(acked, int) or isinstance(acked, bool) or not -(1 << BITS - 1) <= acked < 1 << BITS:
         raise ReviveRecordError(f"bm is no number of {BITS} bits")
@@ -205,7 +208,7 @@ def _acks(members: dict[str, Any], tag: str) -> Acks:
     )  # fmt: skip
     if tag == ACK:
         return Acks(pop, (_number(members, "ao", OFFSET_MAX),))
-    return Acks(pop, _numbers("aol", members.get("aol"), OFFSET_MAX))
+    return Acks(pop, _numbers("aol", members.get("aol"), OFFSET_MAX, ACKS_MAX))
 
 
 def _name(members: Mapping[str, Any], field: str) -> str:
@@ -223,9 +226,9 @@ def _number(members: Mapping[str, Any], field: str, limit: int = LONG_MAX) -> in
     return _checked(field, members.get(field), limit)
 
 
-def _numbers(field: str, values: object, limit: int) -> tuple[int, ...]:
-    if not isinstance(values, list) or len(values) > MESSAGES_MAX:
-        raise ReviveRecordError(f"{field} is no list of at most {MESSAGES_MAX} numbers")
+def _numbers(field: str, values: object, limit: int, count_max: int) -> tuple[int, ...]:
+    if not isinstance(values, list) or len(values) > count_max:
+        raise ReviveRecordError(f"{field} is no list of at most {count_max} numbers")
     return tuple(_checked(field, value, limit) for value in values)
 
 

@@ -24,7 +24,7 @@ from ringmq.pop.names import Names
 from ringmq.pop.open_pops import OpenPop, OpenPops, plan_window
 from ringmq.pop.record_notice import RecordNotice, write_notice
 from ringmq.pop.record_scan import RecordScan, revive_topics
-from ringmq.pop.revive_records import REVIVE_GROUP
+from ringmq.pop.revive_records import POINT_MESSAGES_MAX, REVIVE_GROUP
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store import layout, markers
@@ -192,11 +192,12 @@ def _fill(windows: Any, names: Names, plan: _Plan, birth: int, start_id: int) ->
     for one in plan.pops:
         start, invisible_ms = one.pop.start_offset, min(one.invisible_ms, lib.RMQ_POP_INVISIBLE_MS_MAX)
         _give(windows, place[0], start, one.pop.pop_time_ms, invisible_ms, one.revive_queue, sorted(one.offsets))
-    if plan.missing:
-        starts = ffi.new("int64_t[]", [plan.missing[0]])
+    for at in range(0, len(plan.missing), POINT_MESSAGES_MAX):  # a stop writes no pop of more entries
+        missing = plan.missing[at : at + POINT_MESSAGES_MAX]
+        starts = ffi.new("int64_t[]", missing[:1])
         time_ms = int(lib.rmq_pop_time_for(windows, place, starts, 1, wall_ms()))
-        _give(windows, place[0], plan.missing[0], time_ms, 0, 0, plan.missing)
-        lib.rmq_pop_unsent(windows, place[0], plan.missing[0], time_ms)
+        _give(windows, place[0], missing[0], time_ms, 0, 0, missing)
+        lib.rmq_pop_unsent(windows, place[0], missing[0], time_ms)
 
 
 def _give(
