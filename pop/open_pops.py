@@ -67,26 +67,45 @@ class OpenPops(Struct):
             yield pop
 
 
-def plan_window(committed: int, end: int, pops: list[OpenPop]) -> tuple[int, list[OpenPop], list[int]] | None:
+def plan_window(
+    committed: int, bounds: tuple[int, int], pops: list[OpenPop], *, was_killed: bool = True
+) -> tuple[int, list[OpenPop], list[int]] | None:
     """(next offset, pops with open messages, offsets that no record names), None if nothing is open.
 
+    `committed`: the consumer offset, -1 = none. `bounds`: offsets of the queue's first message and of its next one.
+
     A killed broker leaves an older consumer offset than its records, and pops that it has kept in memory alone. So
-    what lies between the offset and the last record counts as done where a record says so, and else comes again.
+    what lies between the offset and the last record counts as done where a record says so, and else comes again. After
+    a clean stop the offset is exact: records behind it are of the time before a reset, and what they name comes again
+    as the group goes on.
     """
-    for one in pops:
-        one.offsets = {offset for offset in one.offsets if offset < end}
+    low, end = bounds
+    committed = min(committed, end)
+    if not was_killed and committed >= 0:
+        end = committed
+    _cut(pops, end)
     reach = min(end, max((one.end for one in pops), default=0))
-    following = max(committed, reach)
+    following, begin = max(committed, reach), low if committed < 0 else committed
     missing: list[int] = []
-    if 0 <= committed < reach:
-        covered = [False] * (reach - committed) if reach - committed <= GAP_MAX else []
-        for one in pops if covered else ():
-            start, stop = max(one.pop.start_offset, committed), min(one.end, reach)
-            covered[start - committed : stop - committed] = [True] * max(0, stop - start)
-        missing = [committed + at for at, is_covered in enumerate(covered) if not is_covered]
-        if not covered:
+    if was_killed and begin < reach:
+        if reach - begin <= GAP_MAX:
+            missing = _uncovered(pops, begin, reach)
+        elif committed >= 0:
             following = committed
-            for one in pops:
-                one.offsets = {offset for offset in one.offsets if offset < committed}
+            _cut(pops, committed)
     pops = [one for one in pops if one.offsets]
     return (following, pops, missing) if pops or missing else None
+
+
+def _cut(pops: list[OpenPop], end: int) -> None:
+    for one in pops:
+        one.offsets = {offset for offset in one.offsets if offset < end}
+
+
+def _uncovered(pops: list[OpenPop], begin: int, reach: int) -> list[int]:
+    """The offsets from `begin` to `reach` over which no pop reaches."""
+    covered = [False] * (reach - begin)
+    for one in pops:
+        start, stop = max(one.pop.start_offset, begin), min(one.end, reach)
+        covered[start - begin : stop - begin] = [True] * max(0, stop - start)
+    return [begin + at for at, is_covered in enumerate(covered) if not is_covered]

@@ -44,12 +44,12 @@ class TakeOverError(ValueError):
 
 
 class _Queue(Struct):
-    """A queue of the plane. `committed`: -1 = the group has none."""
+    """A queue of the plane. `committed`: -1 = the group has none. `bounds`: its first and its next message."""
 
     group_id: int
     slot: int
     committed: int
-    end: int
+    bounds: tuple[int, int]
 
 
 class _Plan(Struct):
@@ -125,11 +125,12 @@ def _read(look: StoreLook) -> OpenPops:
 def _plans(look: StoreLook, found: OpenPops) -> Iterable[_Plan]:
     """A plan for each queue with open messages. Those of topics and groups that are gone have none, as in RocketMQ."""
     by_queue: dict[_Key, list[OpenPop]] = {}
+    was_killed = markers.has_abort(look.root)
     for one in found.all():
         by_queue.setdefault((one.pop.group, one.pop.topic, one.pop.queue_id), []).append(one)
     for key, pops in by_queue.items():
         queue = _queue_of(look, key)
-        plan = None if queue is None else plan_window(queue.committed, queue.end, pops)
+        plan = None if queue is None else plan_window(queue.committed, queue.bounds, pops, was_killed=was_killed)
         if queue is not None and plan is not None:
             yield _Plan(key, queue, *plan)
 
@@ -140,7 +141,8 @@ def _queue_of(look: StoreLook, key: _Key) -> _Queue | None:
     found = look.topics.queue(topic, queue_id)
     if found is None or group_id is None or not int(plane.group(group_id).config) & lib.RMQ_GROUP_LIVE:
         return None
-    return _Queue(group_id, found[1], plane.offset_get(group_id, found[1]), end_of(plane.queue(found[1])))
+    row = plane.queue(found[1])
+    return _Queue(group_id, found[1], plane.offset_get(group_id, found[1]), (int(row.min_offset), end_of(row)))
 
 
 # ---- memory ----

@@ -149,8 +149,10 @@ def test_damaged_records_are_counted_and_the_first_is_named() -> None:
     assert (found.damaged, list(found.all())) == (2, []) and found.damage.startswith("t is no name")
 
 
-def plan(committed: int, end: int, *read: CheckPoint | Acks) -> tuple[int, dict[int, list[int]], list[int]] | None:
-    found = plan_window(committed, end, list(pops_of(*read)))
+def plan(
+    committed: int, end: int, *read: CheckPoint | Acks, low: int = 0, was_killed: bool = True
+) -> tuple[int, dict[int, list[int]], list[int]] | None:
+    found = plan_window(committed, (low, end), list(pops_of(*read)), was_killed=was_killed)
     if found is None:
         return None
     following, pops, missing = found
@@ -159,7 +161,7 @@ def plan(committed: int, end: int, *read: CheckPoint | Acks) -> tuple[int, dict[
 
 def test_the_group_goes_on_behind_all_that_it_has_had() -> None:
     assert plan(120, 200, point(100, 0, 1), point(110, 0)) == (120, {100: [100, 101], 110: [110]}, [])
-    assert plan(-1, 200, point(100, 0, 1)) == (102, {100: [100, 101]}, [])
+    assert plan(-1, 200, point(100, 0, 1), was_killed=False) == (102, {100: [100, 101]}, [])
     assert plan(120, 200, point(100, 0), Acks(POP, (100,))) is None
 
 
@@ -172,9 +174,28 @@ def test_what_a_killed_broker_has_given_without_a_record_comes_again() -> None:
 def test_messages_behind_the_end_of_the_log_are_gone() -> None:
     assert plan(90, 101, point(100, 0, 1, 2)) == (101, {100: [100]}, list(range(90, 100)))
     assert plan(100, 100, point(100, 0, 1, 2)) is None
+    assert plan(120, 101, point(90, 0)) == (101, {90: [90]}, []), "a group does not go on behind the end"
 
 
 def test_far_behind_its_records_a_group_goes_on_at_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_pops, "GAP_MAX", 9)
     assert plan(91, 200, point(100, 0), point(90, 0)) == (91, {90: [90]}, [])
     assert plan(91, 200, point(100, 0)) is None, "it is not in front of the offset, so it comes again by itself"
+
+
+def test_a_new_group_of_a_killed_broker_has_no_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pops before the first record may have been kept in memory alone, from any message of the queue on."""
+    read = point(100, 0, 1), Acks(POP, (100,))
+    assert plan(-1, 200, *read, low=97) == (102, {100: [101]}, [97, 98, 99])
+    assert plan(-1, 200, *read, low=101) == (102, {100: [101]}, [])
+    monkeypatch.setattr(open_pops, "GAP_MAX", 4)
+    assert plan(-1, 200, *read, low=97) == (102, {100: [101]}, [])
+
+
+def test_a_reset_before_a_clean_stop_counts() -> None:
+    """Messages from there on come again as the group goes on, also those that records name."""
+    read = point(100, 0, 1), point(110, 0), Acks(POP, (100,))
+    assert plan(101, 200, *read) == (111, {100: [101], 110: [110]}, list(range(102, 110)))
+    assert plan(101, 200, *read, was_killed=False) is None
+    assert plan(105, 200, *read, was_killed=False) == (105, {100: [101]}, [])
+    assert plan(90, 200, *read, was_killed=False) is None

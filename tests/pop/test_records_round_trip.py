@@ -86,7 +86,7 @@ def check_plans(world: World, log: Records) -> None:
     expected = held(world)
     for place, key in KEYS.items():
         found = by_queue.get((key.topic, key.queue_id), OpenPops())
-        plan = plan_window(world.next[place], world.next[place], list(found.all()))
+        plan = plan_window(world.next[place], (0, world.next[place]), list(found.all()))
         opened = {pop: offsets for pop, offsets in expected.items() if pop.topic == key.topic}
         if plan is None:
             assert not opened

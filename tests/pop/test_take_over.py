@@ -113,7 +113,7 @@ def look(pop_copy: Path) -> Iterator[Any]:
     )
     plane = SimpleNamespace(
         group_find=lambda group: group, group=lambda group: SimpleNamespace(config=lib.RMQ_GROUP_LIVE),
-        queue=lambda slot: SimpleNamespace(max_offset=1000, log_end=0),
+        queue=lambda slot: SimpleNamespace(min_offset=0, max_offset=1000, log_end=0),
         offset_get=lambda group, slot: offsets.get(f"{slot[0]}@{group}", {}).get(slot[1], -1),
         watermarks=SimpleNamespace(dispatched_offset=0, start_id=7),
     )  # fmt: skip
