@@ -165,6 +165,11 @@ class PopMemory:
             os.close(descriptor)
             raise
 
+    @property
+    def is_of_start(self) -> bool:
+        """True if a start of the broker has made it, and it has not changed since."""
+        return int(self.header.snapshot) <= 1
+
     def save_whole(self) -> None:
         """Write a whole new image, which counts as the next snapshot, and forget a failed one. For the main process,
         before any worker runs.

@@ -82,9 +82,10 @@ class OrderFile:
             offset >= native.next_offset and not record.acked >> number & 1
             for number, offset in enumerate(record.offsets)
         )  # fmt: skip
-        if is_older or not is_open or record.offsets[-1] >= end:
+        skips = record.offsets[0] > native.next_offset  # acknowledgements of an old batch would pass over messages
+        if is_older or not is_open or skips or record.offsets[-1] >= end:
             return False
-        text = ffi.from_buffer(record.attempt.encode())
+        text = ffi.from_buffer(record.attempt.encode("utf-8", "replace"))
         give = {
             "pop_time_ms": record.pop_time_ms, "mono_ms": mono_ms - max(now_ms - record.pop_time_ms, 0),
             "start_offset": record.offsets[0], "invisible_ms": record.invisible_ms,

@@ -86,7 +86,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
 
     orders = OrderFile(root, plane, windows, desk.windows, log.warning)
-    if memory.origin != "kept":
+    if memory.origin != "kept" or memory.is_of_start:
         orders.take_over(wall_ms(), monotonic_ms())
 
     def close_memory(is_saved: bool) -> None:

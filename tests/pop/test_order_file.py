@@ -111,6 +111,19 @@ def test_batches_of_which_nothing_is_open_are_left_out(stage: Stage, more: dict[
     assert told(pop(stage))[:2] == ("0 0 0,1,2", "0 0 0")
 
 
+def test_an_old_batch_passes_over_no_message(stage: Stage) -> None:
+    """Its acknowledgements would move the group behind messages that it has not had."""
+    assert given(stage, record(offsets=(1, 2, 3))) == 0
+    assert told(pop(stage))[0] == "0 0 0,1,2"
+
+
+def test_an_attempt_may_be_no_unicode(stage: Stage) -> None:
+    persist_config(stage.memory.root, FILE, write_batches(iter([record()])))
+    path = stage.memory.root / "config" / FILE
+    path.write_text(path.read_text().replace('"a1"', '"\\ud800"'))
+    assert file_of(stage).take_over(now_ms(), time.monotonic_ns() // 1_000_000) == 1
+
+
 def test_the_newest_batch_counts(stage: Stage) -> None:
     """The file is older than the memory after a death of the worker."""
     older = record()

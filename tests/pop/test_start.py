@@ -280,6 +280,19 @@ def test_records_that_dispatch_has_not_reached_count(broker: Broker) -> None:
     again.die()
 
 
+def test_memory_that_a_start_has_made_is_known_until_it_changes(broker: Broker) -> None:
+    """The worker reads the batches of the other broker beside it, once."""
+    made = PopMemory.make(broker.root, broker.start, 0, entries_max=8192, windows_max=4096)
+    made.save_whole()
+    made.close(clean=False)
+    worker = Worker(broker)
+    assert worker.memory.origin == "kept" and worker.memory.is_of_start
+    worker.pop("T", [5])
+    worker.snapshot()
+    assert not worker.memory.is_of_start
+    worker.die()
+
+
 def test_windows_of_topics_that_are_gone_or_made_anew_end(broker: Broker) -> None:
     broker.queues |= {("Gone", 0): (50, 0), ("Anew", 0): (50, 0), ("Old", 0): (50, 0)}
     worker = Worker(broker)
