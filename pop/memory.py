@@ -119,7 +119,10 @@ class PopMemory:
 
     @classmethod
     def make(cls, root: Path, start_id: int, log_end: int, *, entries_max: int, windows_max: int) -> PopMemory:
-        """Make memory without windows, with a new store id. No mark in the log so far is of it. Raises OSError."""
+        """Make memory without windows, with a new store id. No mark in the log so far is of it. Raises OSError.
+
+        `start_id` 0: the memory does not count until its maker has filled it and stores one.
+        """
         folder = image_file.make_folder(root)
         header = Header(int.from_bytes(os.urandom(8)) | 1, 0, windows_max, entries_max)
         head = ffi.new("struct rmq_pop_header *", {

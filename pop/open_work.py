@@ -16,8 +16,11 @@ from ringmq.pop.clamp import Clamped, clamp, reach
 from ringmq.pop.image_file import FOLDER, IMAGE, NO_ROOM
 from ringmq.pop.log_place import Log, LogPlace, compare
 from ringmq.pop.memory import PopMemory, describe
+from ringmq.pop.memory_copy import newest_copy
 from ringmq.pop.names import IDS_END, Names
-from ringmq.pop.take_over import is_of_another_broker, take_over
+from ringmq.pop.record_notice import read_notice
+from ringmq.pop.record_scan import revive_topics
+from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store.config_files import ConfigFileError
@@ -33,16 +36,45 @@ def has_open_work(config: BrokerConfig, root: Path) -> bool:
     """True if a consumer may hold a message. Else the first request of POP starts the worker.
 
     Memory that is of another log is removed, and so is that of a store which another broker has had since. Then groups
-    continue at their consumer offsets, and what is open is read from the log. Raises OSError and TakeOverError.
+    continue at their consumer offsets, and what is open is read from the log.
+
+    Raises OSError: the worker makes new memory, and groups go on at their consumer offsets. Raises TakeOverError if
+    open messages may lie behind these offsets.
     """
     look = StoreLook(config, root)
+    try:
+        has_entries = _known(look, config, root)
+    except OSError as error:
+        if _may_lie_behind(root):
+            raise TakeOverError(f"the memory of POP's open messages cannot be read: {describe(error)}") from error
+        raise
+    return take_over(look) if has_entries is None else has_entries
+
+
+def _known(look: StoreLook, config: BrokerConfig, root: Path) -> bool | None:
+    """True if the memory has entries. None: there is none that is true of the log."""
     memory = _memory(look, config, root)
     if memory is None:
-        return take_over(look)
+        return None
     try:
         return _check(look, memory)
     finally:
-        memory.close(clean=False)
+        if memory.pages != ffi.NULL:
+            memory.close(clean=False)
+
+
+def _may_lie_behind(root: Path) -> bool:
+    """True if records may name open messages that lie behind the consumer offsets of their groups."""
+    try:
+        return bool(read_notice(root).until_ms or revive_topics(root))
+    except OSError:
+        return True
+
+
+def _is_damaged(root: Path) -> bool:
+    """Look at a copy: a start that dies must not leave windows that lack the damaged slots."""
+    with newest_copy(root) as copy:
+        return copy.damaged > 0
 
 
 def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | None:
@@ -52,7 +84,9 @@ def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | No
     memory = PopMemory.load(root, entries_max=config.pop_open_max, windows_max=config.offsets_max)
     if memory is None:
         return None
-    if is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
+    if not memory.header.start_id:
+        text = f"{memory.folder}: a start that died has left it half-filled; the records in the log tell what is open"
+    elif is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
         text = f"{memory.folder}: another broker has had the store since; its records tell what is open"
     elif not _is_of_log(look, memory):
         text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
@@ -68,14 +102,24 @@ def _is_of_log(look: StoreLook, memory: PopMemory) -> bool:
     return compare(place, look.log(), int(look.plane.watermarks.min_offset), look.log_end) is not Log.OTHER
 
 
-def _check(look: StoreLook, memory: PopMemory) -> bool:
-    """Cut the windows back, and leave the sign that this start has done it."""
+def _check(look: StoreLook, memory: PopMemory) -> bool | None:
+    """Cut the windows back, and leave the sign that this start has done it.
+
+    None: the memory was damaged and is removed, because records in the log may name open messages that lie behind
+    consumer offsets.
+    """
     try:
         births = read_start_offsets(look.root)
     except ConfigFileError as error:
         raise OSError(str(error)) from error
     names = Names(memory.folder, was_cut=memory.was_cut)
     try:
+        if read_notice(look.root).until_ms and (names.damaged or _is_damaged(look.root)):
+            text = f"{memory.folder}: the memory of open messages is damaged, so it is removed"
+            log.warning("%s", f"{text}; the records in the log tell what was open")
+            memory.discard()
+            names.keep(())  # damaged lines would count against the next memory, too
+            return None
         found = reach(memory, look.plane, names, births)
         names.pass_over(found.highest_id)
         is_empty = not found.entries and not found.has_ahead

@@ -28,6 +28,7 @@ from ringmq.pop.revive_records import POINT_MESSAGES_MAX, REVIVE_GROUP
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store import layout, markers
+from ringmq.store.crash_points import passed
 from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_ends import read_queue_ends
 from ringmq.store.topic_start_offsets import read_start_offsets
@@ -74,24 +75,30 @@ def is_of_another_broker(root: Path, log_end: int, *, is_clean: bool) -> bool:
 def take_over(look: StoreLook) -> bool:
     """Make the memory from records in the log. False if none is open: then there is no memory.
 
-    Raises TakeOverError if they cannot be kept, and OSError if the log cannot be read.
+    Raises TakeOverError if they cannot be read or kept. Without them groups would go on behind open messages.
     """
-    if not revive_topics(look.root) and not _has_timers(look):
-        return False
-    found = _read(look)
-    plans = list(_plans(look, found))
-    if not plans:
-        return False
-    until_ms = max(one.pop.pop_time_ms + one.invisible_ms for one in found.all())
     try:
-        image_file.make_folder(look.root)
-        write_notice(look.root, RecordNotice(0, until_ms))
-        messages = _make(look, plans)
+        messages = _take_over(look)
     except OSError as error:
         text = f"the open messages of POP that another broker has left cannot be taken over: {describe(error)}"
         raise TakeOverError(text) from error
-    log.info("%s", f"pop: {messages} messages are open that another broker has given to consumers")
-    return True
+    if messages:
+        log.info("%s", f"pop: {messages} messages are open that another broker has given to consumers")
+    return messages > 0
+
+
+def _take_over(look: StoreLook) -> int:
+    """The number of open messages. Raises OSError."""
+    if not revive_topics(look.root) and not _has_timers(look):
+        return 0
+    found = _read(look)
+    plans = list(_plans(look, found))
+    if not plans:
+        return 0
+    until_ms = max(one.pop.pop_time_ms + one.invisible_ms for one in found.all())
+    image_file.make_folder(look.root)
+    write_notice(look.root, RecordNotice(0, until_ms))
+    return _make(look, plans)
 
 
 def _has_timers(look: StoreLook) -> bool:
@@ -149,11 +156,14 @@ def _queue_of(look: StoreLook, key: _Key) -> _Queue | None:
 
 
 def _make(look: StoreLook, plans: list[_Plan]) -> int:
-    """Make the memory, and bring it to the disk. Returns the number of open messages. Raises OSError."""
+    """Make the memory, and bring it to the disk. Returns the number of open messages. Raises OSError.
+
+    It counts from its start id on. A start that dies before leaves memory that lacks messages.
+    """
     config, start_id = look.config, int(look.plane.watermarks.start_id)
     needed = sum(sum(len(one.offsets) for one in plan.pops) + len(plan.missing) for plan in plans)
     memory = PopMemory.make(
-        look.root, start_id, look.log_end, entries_max=max(config.pop_open_max, needed),
+        look.root, 0, look.log_end, entries_max=max(config.pop_open_max, needed),
         windows_max=max(config.offsets_max, len(plans)),
     )  # fmt: skip
     try:
@@ -168,12 +178,15 @@ def _make(look: StoreLook, plans: list[_Plan]) -> int:
             try:
                 for plan in plans:
                     _fill(windows, names, plan, births.get(plan.key[1], 0), start_id)
+                    passed("pop-window-taken-over")
                 messages = int(lib.rmq_pop_counts_of(windows).open)
             finally:
                 lib.rmq_pop_windows_close(windows)
             names.sync()
         finally:
             names.close()
+        memory.touch_header()
+        memory.header.start_id = start_id
         memory.save_whole()
         return messages
     except BaseException:

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "pop-names-rewritten": "a start does it, below",
     "pop-reset-reported": "tests/pop/test_table_changes.py",
     "pop-window-reset": "tests/pop/test_table_changes.py",
+    "pop-window-taken-over": "tests/pop/test_take_over.py",
 }
 ROUNDS = 4
 

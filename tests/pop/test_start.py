@@ -19,7 +19,9 @@ from ringmq.native import ffi, lib
 from ringmq.pop import log_cut, open_work
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import RESERVED, Names, read_names
+from ringmq.pop.record_notice import RecordNotice, write_notice
 from ringmq.pop.snapshots import Snapshots
+from ringmq.pop.take_over import TakeOverError
 from ringmq.store import markers
 from tests.pop.disk_kit import fill_disk
 from tests.pop.memory_kit import content, cut_power, entry, forget_copies, open_memory, order, put, window
@@ -321,6 +323,24 @@ def test_births_that_cannot_be_read_leave_the_memory_unused(broker: Broker) -> N
         broker.starts()
     again = Worker(broker)
     assert (again.memory.origin, again.places) == ("new", {})
+    again.die()
+
+
+def test_a_start_is_refused_if_messages_behind_consumer_offsets_would_be_lost(broker: Broker) -> None:
+    """After a take-over or an export, groups do not go on at their first open message."""
+    worker = Worker(broker)
+    worker.pop("T", [5])
+    worker.die()
+    births = broker.root / "config" / "ringmqTopicBirths.json"
+    births.parent.mkdir()
+    births.write_text("{")
+    write_notice(broker.root, RecordNotice(0, 10))
+    with pytest.raises(TakeOverError, match="ringmqTopicBirths"):
+        broker.starts()
+    births.unlink()
+    assert broker.starts()
+    again = Worker(broker)
+    assert again.state() == (6, 5, 1), "nothing has changed"
     again.die()
 
 

@@ -1,7 +1,11 @@
 """A broker on a store that a RocketMQ broker has left: open messages, and memory of an earlier time."""
 
 import errno
+import os
+import signal
 import struct
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +16,16 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
+from ringmq.pop import open_work
+from ringmq.pop import take_over as take_over_module
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import Names
+from ringmq.pop.order_file import FILE
 from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
 from ringmq.store import markers
-from ringmq.store.config_files import load_config
+from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.queue_ends import write_queue_ends
-from tests.pop.memory_kit import entry
+from tests.pop.memory_kit import entry, window
 from tests.pop.pop_client import PopClient
 from tests.waiting import wait_until
 
@@ -61,6 +68,20 @@ def test_open_messages_of_another_broker_come_again_once(pop_copy: Path) -> None
     with RunningBroker(pop_copy, GOLD) as broker:
         client = PopClient(broker.address, "CGP", "GPB", "broker-p")
         assert client.pop() == [], "consumers have them; the next start has not taken them over again"
+        assert broker.stop() == 0
+
+
+@pytest.mark.timeout(180)
+def test_batches_of_another_broker_block_beside_open_messages(pop_copy: Path) -> None:
+    wind_back(pop_copy)
+    content = load_config(pop_copy, FILE)
+    content["table"]["GPO@CGO"][0] |= {"popTime": time.time_ns() // 1_000_000, "i": 600_000}
+    persist_config(pop_copy, FILE, content)
+    with RunningBroker(pop_copy, GOLD) as broker:
+        client = PopClient(broker.address, "CGO", "GPO", "broker-p")
+        assert client.pop(order="true", attemptId="other") == []
+        assert [one.offset for one in client.pop(order="true", attemptId="a6")] == [10, 11]
+        client.close()
         assert broker.stop() == 0
 
 
@@ -115,10 +136,13 @@ def look(pop_copy: Path) -> Iterator[Any]:
         group_find=lambda group: group, group=lambda group: SimpleNamespace(config=lib.RMQ_GROUP_LIVE),
         queue=lambda slot: SimpleNamespace(min_offset=0, max_offset=1000, log_end=0),
         offset_get=lambda group, slot: offsets.get(f"{slot[0]}@{group}", {}).get(slot[1], -1),
-        watermarks=SimpleNamespace(dispatched_offset=0, start_id=7),
+        watermarks=SimpleNamespace(dispatched_offset=0, start_id=7, min_offset=0),
+        topic_find=lambda topic: topic, queue_find=lambda topic, queue_id: (topic, queue_id),
     )  # fmt: skip
     topics = SimpleNamespace(queue=lambda topic, queue_id: (topic, (topic, queue_id), queue_id))
-    yield SimpleNamespace(root=pop_copy, config=config, plane=plane, topics=topics, log_end=0)
+    yield SimpleNamespace(
+        root=pop_copy, config=config, plane=plane, topics=topics, log_end=0, log=lambda: None
+    )  # fmt: skip
     remove_lasting(pop_copy)
 
 
@@ -159,6 +183,88 @@ def test_without_room_nothing_is_changed(look: Any, monkeypatch: pytest.MonkeyPa
         take_over(look)
     assert not (look.root / "pop" / "image").exists()
     assert take_over(look)
+
+
+def test_records_that_cannot_be_read_refuse_the_start(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them groups would go on at the offsets of the other broker, which lie behind open messages."""
+
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "somewhere")
+
+    for place in ("revive_topics", "RecordScan.records"):
+        with monkeypatch.context() as patched, pytest.raises(TakeOverError, match="somewhere: Too many open files"):
+            patched.setattr(f"ringmq.pop.take_over.{place}", fails)
+            take_over(look)
+        assert not (look.root / "pop").exists()
+
+
+def test_messages_without_a_record_are_pops_of_one_check_point(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop writes a pop of at most so many entries into the log."""
+    missing = list(range(10, 10 + 1000 * 65, 1000))
+    monkeypatch.setattr(
+        "ringmq.pop.take_over.plan_window", lambda committed, bounds, pops, was_killed: (90_000, [], missing)
+    )
+    assert take_over(look)
+    memory = PopMemory.load(look.root)
+    assert memory is not None
+    entries = [entry(memory, index) for index in range(int(memory.header.used_entries) - 1)]
+    pops = Counter((int(one.window), int(one.base_offset - one.start_delta), int(one.pop_time_ms)) for one in entries)
+    assert {one.state for one in entries} == {lib.RMQ_POP_RETURNED}
+    assert len(entries) % 65 == 0 and sorted(set(pops.values())) == [1, 64]
+    memory.close(clean=False)
+
+
+def test_a_start_that_dies_on_the_way_leaves_no_memory_that_counts(
+    look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    markers.write_abort(look.root, 4711)
+    pid = os.fork()
+    if not pid:
+        try:
+            monkeypatch.setattr(take_over_module, "passed", lambda step: os.kill(os.getpid(), signal.SIGKILL))
+            take_over(look)
+        finally:
+            os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    assert (look.root / "pop" / "image").exists()
+    monkeypatch.setattr(open_work, "StoreLook", lambda config, root: look)
+    assert open_work.has_open_work(look.config, look.root)
+    assert sum(map(len, entries_of(look.root).values())) == 9
+
+
+def damage_entry(memory: PopMemory) -> None:
+    entry(memory, 0).base_offset += 1
+
+
+def damage_window(memory: PopMemory) -> None:
+    window(memory, 0).birth += 1
+
+
+def damage_name(memory: PopMemory) -> None:
+    path = memory.folder / "names"
+    path.write_bytes(path.read_bytes().replace(b"GPB", b"GPX"))
+
+
+@pytest.mark.parametrize("damage", [damage_entry, damage_window, damage_name])
+def test_damaged_memory_is_made_anew_from_the_records(
+    look: Any, monkeypatch: pytest.MonkeyPatch, damage: Callable[[PopMemory], None]
+) -> None:
+    """The open messages lie behind the consumer offsets, at which the groups would go on."""
+    monkeypatch.setattr(open_work, "StoreLook", lambda config, root: look)
+    assert take_over(look)
+    found = entries_of(look.root)
+    markers.write_abort(look.root, 4711)
+    memory = PopMemory.load(look.root)
+    assert memory is not None
+    damage(memory)
+    memory.close(clean=False)
+    assert open_work.has_open_work(look.config, look.root)
+    assert entries_of(look.root) == found
+    segment = PopMemory.load(look.root)
+    assert segment is not None and segment.path != memory.path
+    segment.close(clean=False)
+    assert open_work.has_open_work(look.config, look.root)
+    assert segment.path.exists() and entries_of(look.root) == found, "the next start uses it"
 
 
 def test_topics_and_groups_that_are_gone_have_no_open_messages(look: Any) -> None:
