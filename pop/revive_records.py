@@ -7,6 +7,7 @@ waits in the timer topic until its time, and then lies in a queue of the revive 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -215,7 +216,7 @@ def _name(members: Mapping[str, Any], field: str) -> str:
     value = members.get(field)
     if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARS_MAX:
         raise ReviveRecordError(f"{field} is no name of 1 to {NAME_CHARS_MAX} characters")
-    return value
+    return sys.intern(value)  # a start keeps millions of records of a few names
 
 
 def _broker(members: Mapping[str, Any]) -> str:

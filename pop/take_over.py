@@ -35,6 +35,11 @@ from ringmq.store.topic_start_offsets import read_start_offsets
 
 log = logging.getLogger(__name__)
 
+RECORDS_MAX = 10_000_000
+"""The most records that a start reads. Each takes some 0.7 KB."""
+TELL_MS = 5000
+"""Time between two log lines while records are read."""
+
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
 
@@ -119,8 +124,15 @@ def _read(look: StoreLook) -> OpenPops:
     found = OpenPops()
     scan = RecordScan(MessageStore(store_config(look.config)), handled)
     dispatched, delay_ms = int(plane.watermarks.dispatched_offset), look.config.timer_max_delay_sec * 1000
-    for tag, body, revive_queue in scan.records(dispatched, look.log_end, delay_ms):
-        found.add(tag, body, revive_queue)
+    next_tell_ms = monotonic_ms() + TELL_MS
+    for count, record in enumerate(scan.records(dispatched, look.log_end, delay_ms), 1):
+        if count > RECORDS_MAX:
+            text = f"more than {RECORDS_MAX} records of POP's open messages are in the log"
+            raise TakeOverError(f"{text}; let a RocketMQ broker deliver these messages, and stop it cleanly")
+        found.add(*record)
+        if monotonic_ms() >= next_tell_ms:
+            next_tell_ms = monotonic_ms() + TELL_MS
+            log.info("%s", f"pop: {count} records of open messages that another broker has left are read")
     if found.damaged:
         log.warning("%s", f"pop: {found.damaged} records of open messages cannot be read: {found.damage}")
     return found

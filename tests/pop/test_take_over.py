@@ -198,6 +198,18 @@ def test_records_that_cannot_be_read_refuse_the_start(look: Any, monkeypatch: py
         assert not (look.root / "pop").exists()
 
 
+def test_a_start_tells_how_many_records_it_has_read_and_has_a_bound(
+    look: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(take_over_module, "TELL_MS", 0)
+    monkeypatch.setattr(take_over_module, "RECORDS_MAX", 2)
+    with pytest.raises(TakeOverError, match="more than 2 records"):
+        take_over(look)
+    assert "pop: 2 records of open messages" in caplog.text
+    assert not (look.root / "pop").exists()
+
+
 def test_messages_without_a_record_are_pops_of_one_check_point(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop writes a pop of at most so many entries into the log."""
     missing = list(range(10, 10 + 1000 * 65, 1000))
