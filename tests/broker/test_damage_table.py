@@ -271,7 +271,7 @@ TABLE = {
     "config/topics.json": "s s s s s = s r = r s r",
     "config/topics.json.bak": "= = = = = = = = = = = =",
     "config/brokerName": "= = = = = = = r = r = r",
-    "config/timercheck": "= = = = = = = r = r = r",
+    "config/timercheck": "= = = = = = = = = = = =",
     "config/subscriptionGroup.json": "s s r r r = r r = r r r",
     "config/consumerOffset.json": "= = r r r r r r = r r r",
     "config/delayOffset.json": "= = s s s = s s = s s s",
