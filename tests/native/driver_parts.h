@@ -76,6 +76,7 @@ int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { re
 void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c) { (void)cold, (void)c; }
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output.queue = NULL; }
+void rmq_output_end(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output.queue = NULL; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {

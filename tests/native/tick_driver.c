@@ -12,6 +12,7 @@ void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c) { (void)co
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
+void rmq_output_end(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_input_forget(struct rmq_arena *a, struct rmq_input *input) { (void)a, (void)input; }
 int rmq_input_lateness(const struct rmq_input *input, uint32_t timeout_ms, uint32_t time_ms, int64_t now_ms)
