@@ -89,6 +89,7 @@ ELSEWHERE = {
     "pop-start-window": "needs a damaged window; tests/pop/window_crash_cases.py",
     "pop-window-ended": "needs a reset; tests/pop/window_crash_cases.py",
     "pop-window-marked": "needs a window without copies; tests/pop/window_crash_cases.py",
+    "reader-poll-asked-again": "needs a poll at the death of its answerer; tests/native/held_crash_cases.py",
     "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
@@ -98,7 +99,7 @@ REPLICATION = ("receive-", "ha-")
 # Points that a worker passes only when it starts: it is killed once so that it does.
 AT_START = {
     "pop-chunk-reserved": "pop", "port-acknowledged": "delay", "port-claimed": "delay",
-    "reader-poll-asked-again": "pop", "reader-polls-emptied": "pop", "reader-started": "read-0",
+    "reader-polls-emptied": "pop", "reader-started": "read-0",
 }  # fmt: skip
 
 
