@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 if sys.dont_write_bytecode:  # a worker takes 8 s to collect compiled tests, 27 s if it has to compile them
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(__file__).parents[1] / "build" / "pycache")
 
-pytest_plugins = ("tests.suite.spread", "tests.suite.recorder", "tests.suite.leftovers", "tests.suite.needs")
+pytest_plugins = (
+    "tests.suite.spread", "tests.suite.recorder", "tests.suite.leftovers", "tests.suite.needs", "tests.suite.samples",
+)  # fmt: skip
 
 POOL = pytest.StashKey["ServerPool"]()
 LOG_TAIL_BYTES = 3000

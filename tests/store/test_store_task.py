@@ -1,6 +1,7 @@
 """Orders for a start: cut, rebase or adopt a log, without room, with damage, and over a death at any line."""
 
 import os
+import random
 import shutil
 import sys
 from collections.abc import Callable
@@ -393,9 +394,14 @@ def run_to_line(work: Callable[[], Any], lines: int) -> bool:
         os._exit(1)
 
 
+def next_line(lines: int, is_thorough: bool) -> int:
+    """The line of the next death. Records are looked at in many equal turns, so the steps grow."""
+    return lines + 1 + (lines // 20 if is_thorough else random.randrange(1 + lines // 3))
+
+
 @pytest.mark.parametrize("action", ["cut", "rebase", "adopt", "adopt from the own begin", "cut after a copy"])
 def test_a_death_at_any_line_is_made_good_by_doing_it_again(
-    template: MadeStore, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
+    template: MadeStore, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch, is_thorough: bool
 ) -> None:
     for name in ("fsync", "fdatasync"):  # a process that dies takes nothing out of the page cache
         monkeypatch.setattr(os, name, lambda descriptor: None)
@@ -432,13 +438,13 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
         )
         assert not (root / adoption_staging.FOLDER).exists()
         shutil.rmtree(root)
-        lines += 1 + lines // 20  # records are looked at in many equal turns
+        lines = next_line(lines, is_thorough)
     assert lines > 40
 
 
 @pytest.mark.parametrize("kept", [0, 100])
 def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
-    template: MadeStore, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+    template: MadeStore, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch, is_thorough: bool
 ) -> None:
     """At any line: without its source afterwards the log is either as before, or wholly the other one's."""
     for name in ("fsync", "fdatasync"):
@@ -469,5 +475,5 @@ def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
         assert not (root / adoption_staging.FOLDER).exists()
         seen.add(is_adopted)
         shutil.rmtree(root)
-        lines += 1 + lines // 20
+        lines = next_line(lines, is_thorough)
     assert seen == {False, True}

@@ -24,6 +24,7 @@ from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES, Magic
 from ringmq.timer.timer_record import timer_record
 from ringmq.timer.timer_scan import ScanRange, TimerScan
+from tests.suite.samples import Sampled
 from tests.timer.kit import SECRET, MemoryFiles, encode, held, joined
 
 NOW_MS = 1_800_000_000_000
@@ -127,7 +128,7 @@ def half_filled(count: int) -> bytes:
     return state(files)[1]
 
 
-def test_a_log_that_is_cut_at_any_byte_of_its_last_unit_ends_before_it() -> None:
+def test_a_log_that_is_cut_at_any_byte_of_its_last_unit_ends_before_it(sampled: Sampled) -> None:
     files = MemoryFiles(4, FILE_BYTES)
     pairs = joined({"TIMER_OUT_MS": str(NOW_MS + 7000), "REAL_TOPIC": "A"})
     records = [encode(number, 100 * number, pairs, store_ms=NOW_MS) for number in range(9)]
@@ -136,7 +137,7 @@ def test_a_log_that_is_cut_at_any_byte_of_its_last_unit_ends_before_it() -> None
     last = end - UNIT_BYTES
     log = files.logs[last // FILE_BYTES]
     whole = bytes(ffi.buffer(log))
-    for cut in range(UNIT_BYTES):
+    for cut in sampled(range(UNIT_BYTES), 12):
         at = last % FILE_BYTES
         ffi.memmove(log, whole[: at + cut] + bytes(FILE_BYTES - at - cut), FILE_BYTES)
         ffi.memmove(files.wheel, wheel, len(wheel))
