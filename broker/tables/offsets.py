@@ -281,6 +281,7 @@ class OffsetTable:
         version = self.data_version.to_json()
         topics: dict[str, list[str]] = {}
         lines: list[str] = []
+        yield from self._discovering()
         for number, ((topic, group), queues) in enumerate(self._all(), 1):
             topics.setdefault(group, []).append(topic)
             lines.append(_lines("offsetTable", f"{topic}{SEPARATOR}{group}", queues))
@@ -298,6 +299,7 @@ class OffsetTable:
         """The answer to 43."""
         text = bytearray(json_body.write_body({"dataVersion": self.data_version.to_json()})[:-1])
         text += b',"offsetTable":{'
+        yield from self._discovering()
         for number, ((topic, group), queues) in enumerate(self._all(), 1):
             text += b"," if number > 1 else b""
             text += json_body.write_body({f"{topic}{SEPARATOR}{group}": queues})[1:-1]
@@ -370,9 +372,16 @@ class OffsetTable:
             self._queues.setdefault((topic, group), set()).add(queue_id)
             self._pairs.add(topic, group)
 
-    def _discover(self, count_max: int | None = None) -> None:
-        """Look up the names of offsets that pulls have put into the plane. `drain` looks up some at a time, so that few
-        are left when all are needed."""
+    def _discovering(self) -> Steps[None]:
+        """Look up all names that `_discover` would, some in each step."""
+        while self._discover(DISCOVER_MAX) == DISCOVER_MAX:
+            yield
+
+    def _discover(self, count_max: int | None = None) -> int:
+        """Look up the names of offsets that pulls have put into the plane. Returns the number of offsets.
+
+        `drain` looks up some at a time, so that few are left when all are needed.
+        """
         fresh = self._plane.offset_keys(self._discovered, count_max)
         self._discovered += len(fresh)
         for group_id, slot in fresh:
@@ -382,6 +391,7 @@ class OffsetTable:
             if names is not None:
                 group, topic, queue_id = names
                 self._note(group_id, slot, group, topic, queue_id)
+        return len(fresh)
 
     def _step(self, now_ms: int, updates: int = 1) -> None:
         self.dirty = True

@@ -229,7 +229,6 @@ class Persistence:
         self._offsets_saved_ms = now_ms
         self._save_client_names()
         self._begin_saving()
-        self.save_some()
         self._save_slave_commits()
 
     @property

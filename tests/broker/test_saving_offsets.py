@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.control_wiring import saved_by
-from ringmq.broker.tables.offsets import STEP_KEYS
+from ringmq.broker.tables.offsets import DISCOVER_MAX, STEP_KEYS
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.fastjson.reader import read_config
 from ringmq.remoting.codes import RequestCode
@@ -53,16 +53,42 @@ def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, harness: H
     while persistence.is_saving:
         assert operations(persistence.save_some) < 60_000
         count += 1
-    assert count >= 4
+    assert count >= 5
     text = (tmp_path / "config" / "consumerOffset.json").read_text()
     assert encode_config("consumerOffset.json", read_config(text)) == text
     assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
     assert not harness.broker.offsets.dirty
 
 
+def test_offsets_that_pulls_have_put_are_looked_up_in_steps(
+    tmp_path: Path, harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[int] = []
+    offset_keys = harness.plane.offset_keys
+
+    def counted(first: int, count_max: int | None = None) -> list[tuple[int, int]]:
+        found = offset_keys(first, count_max)
+        looked_up.append(len(found))
+        return found
+
+    harness.make_topic("Wide", queues=3000)
+    slots = [harness.broker.tables.slot("Wide", queue_id) for queue_id in range(3000)]
+    group_id = harness.plane.group_find("G")
+    harness.plane.offset_table.update({(group_id, slot): 7 for slot in slots})
+    monkeypatch.setattr(harness.plane, "offset_keys", counted)
+    persistence = SteppedPersistence(tmp_path, harness)
+    persistence.save_offsets_if_due(START_MS)
+    while persistence.is_saving:
+        looked_up.clear()
+        persistence.save_some()
+        assert sum(looked_up) <= DISCOVER_MAX
+    assert saved(tmp_path)["Wide@G"] == dict.fromkeys(range(3000), 7)
+
+
 def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, harness: Harness) -> None:
     persistence = SteppedPersistence(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
+    persistence.save_some()
     harness.broker.offsets.put("G0", "Stray0", 0, 777, START_MS)
     harness.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
     while persistence.is_saving:

@@ -443,15 +443,20 @@ def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
     persistence = Persistence(tmp_path, saved_by(harness.broker))
     file = tmp_path / "config" / "consumerOffset.json"
     harness.broker.offsets.put("G", "TBW102", 0, 3, START_MS)
-    persistence.save_offsets_if_due(START_MS)
+
+    def save(now_ms: int) -> None:
+        persistence.save_offsets_if_due(now_ms)
+        persistence.save_some()
+
+    save(START_MS)
     assert '"TBW102@G":{0:3' in file.read_text()
     harness.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
-    persistence.save_offsets_if_due(START_MS + 4999)
+    save(START_MS + 4999)
     assert "0:3" in file.read_text()
-    persistence.save_offsets_if_due(START_MS + 5000)
+    save(START_MS + 5000)
     assert "0:4" in file.read_text()
     file.unlink()
-    persistence.save_offsets_if_due(START_MS + 10_000)
+    save(START_MS + 10_000)
     assert not file.exists()
 
 
@@ -464,6 +469,7 @@ def test_a_shorter_interval_counts_from_the_last_save_on(tmp_path: Path) -> None
     assert not (tmp_path / "config" / "consumerOffset.json").exists()
     assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"flushConsumerOffsetInterval=9000").code == 0
     persistence.save_offsets_if_due(START_MS + 9000)
+    persistence.save_some()
     assert (tmp_path / "config" / "consumerOffset.json").exists()
 
 
