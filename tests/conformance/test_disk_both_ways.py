@@ -151,7 +151,7 @@ def stock_serves(
     store: Path, messages: list[dict[str, Any]], stock_client: StockClient, started: Callable[..., Server]
 ) -> Server:
     """A stock broker on `store` serves `messages` and finds some by key; it is returned running."""
-    stock = started("stock", store.name, store=store)
+    stock = started("stock-broker", store.name, store=store)
     assert stock_client.call("readTopics", stock.namesrv, topics=["DiskA", "DiskB"]) == messages
     # from the first, the middle and the last index file
     keys = [f"key-{number}" for number in (1, 2, 701, 1401, 1498)]

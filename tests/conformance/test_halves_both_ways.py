@@ -1,5 +1,5 @@
-"""A store with open transactions, delayed messages and timer messages changes hands between stock and RingMQ:
-transactions can be ended, once, and what waits is delivered.
+"""A store with open transactions, popped messages, delayed messages and timer messages changes hands between stock and
+RingMQ: transactions can be ended, once, receipts count, and what waits is delivered.
 """
 
 import time
@@ -13,6 +13,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt, decode_messages
 from tests.conformance import handed_delays, handed_timers
 from tests.conformance.handed_delays import HandedDelays
+from tests.conformance.handed_pops import DUE, LONG_MS, SHORT_MS, HandedPops
 from tests.conformance.handed_timers import HandedTimers
 from tests.conformance.servers import SMALL_FILES, Server
 from tests.conformance.wire import send_fields, shortened
@@ -27,6 +28,7 @@ SETTINGS = {
     "transactionTimeOut": 3_600_000,  # no check adds a copy of a half
     "transactionCheckInterval": 3_600_000,
     "transactionOpBatchInterval": 200,
+    "ringmqPopExportAtStop": True,
 }
 OWN_FIELDS = ("UNIQ_KEY", "__transactionId__")
 """Properties that differ from message to message."""
@@ -88,11 +90,12 @@ def shape(message: MessageExt) -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ends", ["stop", "kill"])
-@pytest.mark.parametrize(("first", "second"), [("stock", "ringmq"), ("ringmq", "stock")])
+@pytest.mark.parametrize(("first", "second"), [("stock-broker", "ringmq"), ("ringmq", "stock-broker")])
 def test_the_other_broker_ends_transactions_and_delivers_what_waits(
     started: Callable[..., Server], first: str, second: str, ends: str
 ) -> None:
-    timers, delays = HandedTimers(), HandedDelays()
+    timers, delays, pops = HandedTimers(), HandedDelays(), HandedPops("HandedPops")
+    are_pops_handed = (first, ends) != ("ringmq", "kill")  # a killed RingMQ exports nothing
     before = started(first, f"halves-{first}-{ends}", settings={**SETTINGS, **handed_delays.BEFORE})
     with RawClient(before.broker) as client:
         timers.begin(client)
@@ -104,6 +107,7 @@ def test_the_other_broker_ends_transactions_and_delivers_what_waits(
         assert bodies(client, HALF) == list("ABCDEF")
         timers.wait_for_some(client, before.store)
         delays.wait_for_some(client)
+    pops.begin(before.broker, SHORT_MS if ends == "stop" else LONG_MS)
     getattr(before, ends)()
     may_repeat = timers.may_repeat(before.store) if ends == "kill" else range(0)
 
@@ -129,6 +133,8 @@ def test_the_other_broker_ends_transactions_and_delivers_what_waits(
         ]
         records = list(read(client, OP))
         assert len({repr(shape(record)) for record in records}) == 1, "both brokers store op records alike"
+        if are_pops_handed:
+            pops.check(after.broker, due=(DUE,) if ends == "stop" else ())
         delays.check(client, may_repeat=ends == "kill")
         timers.check(client, may_repeat)
     after.stop()
