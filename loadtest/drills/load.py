@@ -35,6 +35,8 @@ class Course:
     """By queue of that topic: behind the last acknowledged message."""
     final_reads: list[Callable[[int, MessageExt], None]] = field(default_factory=list)
     """Called with the queue and each message that the topic holds at the end."""
+    reads: list[Callable[[MessageExt], None]] = field(default_factory=list)
+    """Called with each message of that topic that a reader gets while the drill runs."""
 
 
 class Load(Protocol):

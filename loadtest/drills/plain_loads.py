@@ -87,6 +87,8 @@ class ReadLoad:
     def _take(self, message: MessageExt) -> None:
         self._read += 1
         self._course.checker.read(TOPIC, message.queue_id, message.queue_offset, id_of(message))
+        for take in self._course.reads:
+            take(message)
 
     def _take_final(self, queue_id: int, message: MessageExt) -> None:
         self._course.checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))

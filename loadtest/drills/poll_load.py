@@ -39,6 +39,7 @@ class PollLoad:
     def __init__(self, course: Course) -> None:
         self._course = course
         self._pops, self._polls = PopChecker(), PollChecker()
+        course.reads.append(lambda message: self._polls.read(message.born_timestamp_ms, now_ms()))
 
     def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
         """A producer and the consumers."""

@@ -4,6 +4,7 @@ from ringmq.loadtest.drills.polls import EARLY_MS, LAST_LOOK_MS, OVERTAKEN_MS, S
 
 T0, POLL_MS = 1_700_000_000_000, 1000
 END_MS = T0 + POLL_MS
+SENT_MS = END_MS - SEEN_MS - 9
 A, B = 1, 2
 """Connections."""
 
@@ -78,22 +79,36 @@ def test_a_late_answer_is_told_and_allowed() -> None:
 
 
 def test_a_poll_gets_a_message_that_is_there() -> None:
-    for sent_ms, given_ms, found in (
+    for read_ms, given_ms, found in (
         (END_MS - SEEN_MS - 1, END_MS + 1, ["passed by"]),
         (END_MS - SEEN_MS, END_MS + 1, []),
         (END_MS - SEEN_MS - 1, END_MS, []),
     ):
         checker = PollChecker()
-        checker.sent("1", sent_ms)
+        checker.sent("1", SENT_MS)
+        checker.read(SENT_MS + 1, read_ms)
         poll(checker)
         checker.given("1", given_ms, 0)
-        assert kinds(checker) == found, (sent_ms, given_ms)
+        assert kinds(checker) == found, (read_ms, given_ms)
+
+
+def test_only_the_read_of_a_later_message_shows_that_one_can_be_read() -> None:
+    for born_ms, found in ((SENT_MS, []), (SENT_MS + 1, ["passed by"])):
+        checker = PollChecker()
+        for later_ms in (-1, 0, -2):
+            checker.read(born_ms + later_ms, SENT_MS + 3)
+        checker.sent("1", SENT_MS)
+        checker.read(END_MS, END_MS)
+        poll(checker)
+        checker.given("1", END_MS + 1, 0)
+        assert kinds(checker) == found
 
 
 def test_a_poll_that_ends_late_may_have_had_no_look() -> None:
     for late_ms, found in ((0, ["passed by"]), (1, [])):
         checker = PollChecker()
-        checker.sent("1", END_MS - SEEN_MS - 1)
+        checker.sent("1", SENT_MS)
+        checker.read(SENT_MS + 1, SENT_MS + 2)
         poll(checker, ended_ms=END_MS + late_ms)
         checker.given("1", END_MS + late_ms + 1, 0)
         assert kinds(checker) == found
@@ -102,7 +117,8 @@ def test_a_poll_that_ends_late_may_have_had_no_look() -> None:
 def test_an_answer_that_nobody_received_has_given_its_message() -> None:
     for pops in ([(END_MS + 1, 1)], [(END_MS + 1, 1), (END_MS - 5, 0)], [(END_MS - 5, 0), (END_MS + 1, 1)]):
         checker = PollChecker()
-        checker.sent("1", END_MS - SEEN_MS - 1)
+        checker.sent("1", SENT_MS)
+        checker.read(SENT_MS + 1, SENT_MS + 2)
         poll(checker)
         for pop_time_ms, times in pops:
             checker.given("1", pop_time_ms, times)
