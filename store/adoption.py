@@ -108,17 +108,23 @@ def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
 
 
 def whole_bytes(
-    data: bytes, offset: int, file_bytes: int, *, check_crc: bool, keeps_places: bool = True
+    data: bytes | memoryview,
+    offset: int,
+    file_bytes: int,
+    *,
+    check_crc: bool,
+    keeps_places: bool = True,
+    rest: Callable[[], None] = lambda: None,
 ) -> tuple[int, int]:
     """Return the length of the whole records and blanks at the start of `data`, and the next parser result.
 
     SHORT also stands for the end of `data`. With `keeps_places` a record that names another position ends the walk
-    (BAD_PLACE). Callers need this if the records prove that they belong here.
+    (BAD_PLACE). Callers need this if the records prove that they belong here. `rest`: see `record.has_its_body`.
     """
     view, at = memoryview(data), 0
     while at < len(view):
         left = file_bytes - (offset + at) % file_bytes
-        result, record = records.parse_record(view[at : at + left], offset + at, check_crc=check_crc)
+        result, record = records.parse_record(view[at : at + left], offset + at, with_body=False)
         if result == records.BLANK:
             size = int.from_bytes(view[at : at + 4], "big")
             if size != left:
@@ -130,6 +136,8 @@ def whole_bytes(
         if result != records.OK or record is None:
             is_cut = result == records.SHORT and len(view) - at < left
             return at, result if is_cut or result != records.SHORT else records.BAD_LENGTH
+        if check_crc and not records.has_its_body(view[at:], record, rest):
+            return at, records.BAD_CRC
         if keeps_places and record.physical_offset != offset + at:
             return at, records.BAD_PLACE
         at += record.size

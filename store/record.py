@@ -6,6 +6,7 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from ipaddress import ip_address
 from socket import inet_ntoa
 
@@ -39,6 +40,7 @@ REASONS = {
 _HEAD = struct.Struct(">IIIiiqqiq")  # up to and with the born time: 48 bytes
 _TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
 _I64 = struct.Struct(">q")
+_CRC_STEP_BYTES = 1 << 20
 
 
 class Record(Struct, frozen=True):
@@ -92,6 +94,20 @@ def parse_properties(raw: bytes) -> dict[str, str]:
 def crc32(data: bytes | memoryview) -> int:
     """Return the CRC of a body as stored: zlib's, without the sign bit."""
     return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def has_its_body(data: memoryview, record: Record, rest: Callable[[], None] = lambda: None) -> bool:
+    """True if the checksum of the body is right. `data` begins with the bytes of `record`.
+
+    `rest` is called between steps of about a millisecond: a body may have many MiB.
+    """
+    length_at = layout.body_length_at(record.sys_flag)
+    begin = length_at + 4
+    end, crc = begin + int.from_bytes(data[length_at:begin], "big"), 0
+    for at in range(begin, end, _CRC_STEP_BYTES):
+        crc = zlib.crc32(data[at : min(end, at + _CRC_STEP_BYTES)], crc)
+        rest()
+    return begin == end or crc & 0x7FFFFFFF == record.body_crc
 
 
 def java_hash(text: str) -> int:

@@ -28,7 +28,6 @@ from ringmq.store.recovery_queues import QueueState
 from ringmq.store.safe_files import open_to_write
 
 RECORD_BYTES_MIN = 91
-BODY_LENGTH_AT = 84
 """With IPv4 hosts. An IPv6 host has 12 bytes more."""
 FILLER: "Place" = (0, layout.FILLER_SIZE, 0)
 SERVICES = ("rmq_sys_", "RMQ_SYS_", layout.SCHEDULE_TOPIC)
@@ -165,7 +164,7 @@ def is_decodable(record: memoryview) -> bool:
         return False
     magic, flags = int.from_bytes(record[4:8], "big"), int.from_bytes(record[36:40], "big")
     width = {layout.MAGIC_V1: 1, layout.MAGIC_V2: 2}.get(magic)
-    at = BODY_LENGTH_AT + 12 * bool(flags & layout.BORN_HOST_V6) + 12 * bool(flags & layout.STORE_HOST_V6)
+    at = layout.body_length_at(flags)
     if width is None:
         return False
     at += 4 + max(0, int.from_bytes(record[at : at + 4], "big", signed=True))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from msgspec import Struct, field
 
@@ -31,6 +32,7 @@ SERVED_MAX = 256
 """Hosts whose last turn is remembered."""
 WAIT_MS = 15_000
 """Time after which a claim that the slave has not repeated is dropped. A slave asks every 5 s."""
+_SEARCH_BYTES = 1 << 20
 _TOO_LONG = "the read takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
@@ -54,7 +56,7 @@ def why_not_proven(
 
     `rest` is called between steps of a few milliseconds, because control shares the interpreter with this work.
     """
-    data = b""
+    data = bytearray()
     while has_time():
         wanted = min(max(WINDOW_BYTES, len(data)), tail.end - tail.offset - len(data), READ_BYTES_MAX - len(data))
         try:
@@ -64,10 +66,10 @@ def why_not_proven(
         except OSError as error:
             return str(error) or type(error).__name__
         is_whole = len(data) >= tail.end - tail.offset
-        for begin in (0,) if tail.at_border else _candidates(data):
+        for begin in (0,) if tail.at_border else _candidates(data, rest):
             if not has_time():
                 return _TOO_LONG
-            why = _why_no_records(data, begin, tail, is_whole=is_whole)
+            why = _why_no_records(data, begin, tail, rest, is_whole=is_whole)
             rest()
             if why is not None:
                 return why
@@ -86,12 +88,14 @@ def _read(read_chunk: ReadChunk, offset: int, length: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _why_no_records(data: bytes, begin: int, tail: LogTail, *, is_whole: bool) -> str | None:
+def _why_no_records(
+    data: bytearray, begin: int, tail: LogTail, rest: Callable[[], None], *, is_whole: bool
+) -> str | None:
     """ "" if there are records from `begin` on, else the reason why not. None if none is there or more bytes are
     needed."""
     size = int.from_bytes(data[begin : begin + 4], "big")
-    part = data[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
-    used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True)
+    part = memoryview(data)[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
+    used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True, rest=rest)
     if why != records.SHORT:
         return f"at {tail.offset + begin + used}: {records.REASONS[why]}" if tail.at_border or used else None
     if used == len(part) or (used and not (is_whole and begin + len(part) == len(data))):
@@ -99,15 +103,20 @@ def _why_no_records(data: bytes, begin: int, tail: LogTail, *, is_whole: bool) -
     return f"at {tail.offset + begin + used}: {records.REASONS[why]}" if tail.at_border and is_whole else None
 
 
-def _candidates(data: bytes) -> Iterator[int]:
+def _candidates(data: bytearray, rest: Callable[[], None]) -> Iterator[int]:
     """Positions where records may begin: before their magic codes, the first CANDIDATES_MAX of them."""
-    places = {magic: data.find(magic, 4) for magic in _MAGICS}
-    for _ in range(CANDIDATES_MAX):
-        magic = min((magic for magic in _MAGICS if places[magic] >= 0), key=places.__getitem__, default=None)
-        if magic is None:
-            return
-        yield places[magic] - 4
-        places[magic] = data.find(magic, places[magic] + 1)
+    return islice(_before_magics(data, rest), CANDIDATES_MAX)
+
+
+def _before_magics(data: bytearray, rest: Callable[[], None]) -> Iterator[int]:
+    for begin in range(4, len(data), _SEARCH_BYTES):
+        end = begin + _SEARCH_BYTES + 3
+        places = {magic: data.find(magic, begin, end) for magic in _MAGICS}
+        while found := {magic: place for magic, place in places.items() if place >= 0}:
+            magic = min(found, key=found.__getitem__)
+            yield places[magic] - 4
+            places[magic] = data.find(magic, places[magic] + 1, end)
+        rest()
 
 
 class _Waiting(Struct, frozen=True):

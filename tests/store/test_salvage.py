@@ -202,6 +202,20 @@ def test_a_wrong_place_is_no_record_where_records_are_proof() -> None:
     assert whole_bytes(raw, 78, FILE_BYTES, check_crc=True, keeps_places=False) == (len(raw), records.SHORT)
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_checksum_of_a_large_body_is_taken_in_steps(is_right: bool) -> None:
+    raw, steps = bytearray(encode(0, 77, b"b" * (3 << 20), b"")), 0
+    raw[2 << 20] ^= not is_right
+
+    def rest() -> None:
+        nonlocal steps
+        steps += 1
+
+    wanted = (len(raw), records.SHORT) if is_right else (0, records.BAD_CRC)
+    assert whole_bytes(bytes(raw), 77, 1 << 30, check_crc=True, rest=rest) == wanted
+    assert steps == 3
+
+
 def test_an_other_log_that_ends_early_or_breaks_is_taken_as_far_as_it_goes(store: Path, template: MadeStore) -> None:
     data, border, end = log_of(template.root), places(template)[30], places(template)[80]
 
