@@ -13,6 +13,7 @@ from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import build_subscription
 from tests.raw_client import RawClient, private_bytes
+from tests.speed import WALL, allowed
 from tests.waiting import TIMEOUT_S
 
 ATTACK_S = 4.0
@@ -125,12 +126,12 @@ def test_small_requests_are_answered_while_control_is_kept_busy(broker: RunningB
         attackers.stop()
         began_s = time.monotonic()
         assert canary.ask(RequestCode.HEART_BEAT, {}, beat).code == 0
-        assert time.monotonic() - began_s < SILENCE_MAX_S, "normal again"
+        assert time.monotonic() - began_s < allowed(SILENCE_MAX_S, WALL), "normal again"
     grown = private_bytes([control]) - before
     print(
         f"{attack.__name__}: asked {asked}, slowest {slowest_s * 1000:.0f} ms, {grown >> 20} MiB, {attackers.answers}"
     )
-    assert slowest_s < SILENCE_MAX_S
+    assert slowest_s < allowed(SILENCE_MAX_S, WALL)
     assert asked > 3
     assert sum(attackers.answers.values()) > 0
     assert grown < GROWTH_MAX

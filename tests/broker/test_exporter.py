@@ -22,6 +22,7 @@ from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
 from ringmq.store.retention import used_ratio
 from tests.broker.exporter_kit import families, kit, samples, value
+from tests.speed import allowed
 
 SERIES = 100_000
 DEPRECATED = re.compile(r"Deprecated, use (\w+)")
@@ -505,4 +506,4 @@ def test_a_hundred_thousand_series_are_made_in_time(tmp_path: Path) -> None:
             began = time.process_time()
             assert sum(len(piece) for piece in made.collector.scrape().text.pieces()) > 100 * SERIES
             took.append(time.process_time() - began)
-        assert min(took) <= SCRAPE_SECONDS_MAX, took
+        assert min(took) <= allowed(SCRAPE_SECONDS_MAX), took

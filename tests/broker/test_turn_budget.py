@@ -1,4 +1,7 @@
-"""No turn of control is long, whatever clients ask: CPU time of the thread, so that a busy machine does not count."""
+"""No turn of control is long, whatever clients ask.
+
+The measure is CPU time of the thread, so other processes do not count.
+"""
 
 import gc
 import time
@@ -19,6 +22,7 @@ from ringmq.remoting.json_body import write_body
 from tests.broker.control_kit import Harness, made_harness, now
 from tests.broker.fakes import peer
 from tests.broker.test_busy_control import ATTACKS, Attack
+from tests.speed import allowed
 
 pytestmark = pytest.mark.timed(cpus=1.5)
 ENTRIES = 16_000
@@ -55,7 +59,7 @@ def test_attacks(harness: Harness, attack: Attack) -> None:
         for client in range(3):
             code, body = attack(100 * round_number + client)
             harness.put(RemotingCommand.request(code, body=body, opaque=7), pending=client, connection=client)
-        assert longest_turn_ms(harness) < TURN_MS
+        assert longest_turn_ms(harness) < allowed(TURN_MS)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ def test_attacks(harness: Harness, attack: Attack) -> None:
 def test_settings(harness: Harness, body: bytes) -> None:
     """One request has a part of the turn."""
     harness.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=body, opaque=7))
-    assert longest_turn_ms(harness) < REQUEST_MS
+    assert longest_turn_ms(harness) < allowed(REQUEST_MS)
 
 
 LARGE = {
@@ -99,7 +103,7 @@ def large(harness: Harness) -> Harness:
         broker.groups.put(SubscriptionGroupConfig(f"G{number}"), now())
         broker.offsets.put(f"G{number}", f"T{number % 500}", 0, number, now())
     broker.outbox.changed_topics.clear()
-    assert longest_turn_ms(harness) < TURN_MS, "the first save of all of them"
+    assert longest_turn_ms(harness) < allowed(TURN_MS), "the first save of all of them"
     return harness
 
 
@@ -108,8 +112,9 @@ def test_large_tables(large: Harness) -> None:
     for name, (code, ext) in LARGE.items():
         large.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
         longest[name] = longest_turn_ms(large)
-    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= TURN_MS}
-    assert not late
+    budget_ms = allowed(TURN_MS)
+    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= budget_ms}
+    assert not late, f"more than {budget_ms:.0f} ms"
 
 
 QUEUES, MEMBERS = 20_000, 15_000
@@ -145,8 +150,9 @@ def test_wide_entries(wide: Harness) -> None:
     for name, (code, ext) in WIDE.items():
         wide.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
         longest[name] = longest_turn_ms(wide)
-    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= TURN_MS}
-    assert not late
+    budget_ms = allowed(TURN_MS)
+    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= budget_ms}
+    assert not late, f"more than {budget_ms:.0f} ms"
 
 
 def test_long_lists(harness: Harness) -> None:
@@ -155,8 +161,8 @@ def test_long_lists(harness: Harness) -> None:
         {"groupConfigList": [SubscriptionGroupConfig(f"G{number}").to_json() for number in range(2500)]}
     )
     harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, topics, opaque=7))
-    assert longest_turn_ms(harness) < TURN_MS
+    assert longest_turn_ms(harness) < allowed(TURN_MS)
     harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, groups, opaque=8))
-    assert longest_turn_ms(harness) < TURN_MS
+    assert longest_turn_ms(harness) < allowed(TURN_MS)
     assert "T5999" in harness.loop.broker.topics
     assert "G2499" in harness.loop.broker.groups

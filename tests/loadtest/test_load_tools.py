@@ -30,6 +30,7 @@ from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
 from ringmq.remoting.properties import decode_properties
+from tests.speed import WALL, allowed
 from tests.store.copy_kit import stored
 
 pytestmark = pytest.mark.io_uring
@@ -223,7 +224,7 @@ def test_open_loop_sends_no_faster_than_its_rate(tools: Tools, ceiling: CeilingS
 def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
     report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, seconds=3)
     assert report["ok"], report
-    assert 3000 <= report["acked"] <= 6001
+    assert 6000 / allowed(2, WALL) <= report["acked"] <= 6001
 
 
 def test_watched_processes_are_reported(tools: Tools, ceiling: CeilingServer) -> None:

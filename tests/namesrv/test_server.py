@@ -26,6 +26,7 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.register_body import encode_register_body
+from tests.speed import WALL, allowed
 from tests.waiting import until
 
 DEADLINE_S = 60
@@ -474,7 +475,7 @@ async def test_large_registrations_leave_the_others_their_turns(start: Start) ->
         await canary.ask(RemotingCommand(105, 1, ext_fields={"topic": "none"}))
         longest_s = max(longest_s, time.monotonic() - began_s)
     await asyncio.gather(*senders)
-    assert longest_s < 1
+    assert longest_s < allowed(1, WALL)
 
 
 async def test_a_turn_of_the_loop_reads_little_of_each_socket(start: Start) -> None:
