@@ -20,7 +20,7 @@ class OrderState(Enum):
     NONE = "the window has no batch: no orderly pop has found a message, or another batch has taken its slot"
     OUT = "a consumer has messages of the batch that are not done. The queue is blocked until their time is over"
     DONE = "no message of the batch is open. It is kept to tell a late acknowledgement"
-    RETURNED = "no consumer has received the batch: the next pop counts it as never given"
+    RETURNED = "no consumer has received the batch, or not yet: the next pop counts it as never given"
 
 
 class OrderEvent(Struct, frozen=True):
@@ -29,8 +29,8 @@ class OrderEvent(Struct, frozen=True):
     place: int
 
 
-class BatchGiven(OrderEvent, frozen=True):
-    """A pop gives a batch, or another broker has."""
+class BatchAdopted(OrderEvent, frozen=True):
+    """Another broker has given a batch."""
 
     give: Any
     attempt: bytes
@@ -38,6 +38,14 @@ class BatchGiven(OrderEvent, frozen=True):
     visible_ms: Sequence[int]
     consumed: Sequence[int]
     acked: int
+
+
+class BatchGiven(BatchAdopted, frozen=True):
+    """A pop gives a batch."""
+
+
+class AnswerLeaves(OrderEvent, frozen=True):
+    """The answer with the batch is put behind this."""
 
 
 class MessageAcked(OrderEvent, frozen=True):
@@ -75,13 +83,25 @@ class OrderWindowEnded(OrderEvent, frozen=True):
 
 
 ORDER_EVENTS = (
-    BatchGiven, MessageAcked, TimeChanged, NotReceived, PoppedOver, SlotWanted, QueueCutBelow, OrderWindowEnded,
+    BatchAdopted, BatchGiven, AnswerLeaves, MessageAcked, TimeChanged, NotReceived, PoppedOver, SlotWanted,
+    QueueCutBelow, OrderWindowEnded,
 )  # fmt: skip
 Effects = Sequence[object]
 
 
+def _adopt(core: Any, event: BatchAdopted, now_ms: int) -> Effects:
+    core.publish_order(event, returned=0)
+    return ()
+
+
 def _give(core: Any, event: BatchGiven, now_ms: int) -> Effects:
-    core.publish_order(event)
+    core.publish_order(event, returned=1)
+    return ()
+
+
+def _show(core: Any, event: AnswerLeaves, now_ms: int) -> Effects:
+    core.memory.store(core.order_at(event.place), "returned", 0)
+    core.arm_order(event.place)
     return ()
 
 
@@ -117,19 +137,26 @@ def _end(core: Any, event: OrderEvent, now_ms: int) -> Effects:
 _S = OrderState
 _HAS = (_S.OUT, _S.DONE, _S.RETURNED)
 _NO_BATCH = impossible("a receipt names a batch, and so do slots")
-_NOT_OPEN = impossible("its messages are below the next offset")
 ORDER_TRANSITIONS = transitions(
     (
-        BatchGiven,
+        BatchAdopted,
         (_S.NONE, _S.DONE, _S.RETURNED),
-        Cell(_give, "fill a slot, then store its number: the batch before it ends", (_S.OUT,)),
+        Cell(_adopt, "fill a slot, then store its number: the batch before it ends", (_S.OUT,)),
     ),
-    (BatchGiven, _S.OUT, Cell(_give, "its time is over, or it is the same attempt: the messages come again")),
+    (BatchAdopted, _S.OUT, Cell(_adopt, "the other broker has given a later one")),
+    (BatchGiven, (_S.NONE, _S.DONE), Cell(_give, "the same: a death before the answer frees it", (_S.RETURNED,))),
+    (BatchGiven, _S.RETURNED, Cell(_give, "the same")),
+    (
+        BatchGiven,
+        _S.OUT,
+        Cell(_give, "its time is over, or it is the same attempt: the messages come again", (_S.RETURNED,)),
+    ),
+    (AnswerLeaves, _S.RETURNED, Cell(_show, "the queue is blocked", (_S.OUT,))),
+    (AnswerLeaves, (_S.OUT, _S.DONE), impossible("the pop gives the batch before, in the same turn")),
     (MessageAcked, _S.OUT, Cell(_ack, "store the bit, then the next offset", (_S.DONE,))),
     (MessageAcked, _S.RETURNED, Cell(_ack, "a consumer has it after all: the same", (_S.DONE,))),
-    (MessageAcked, _S.DONE, _NOT_OPEN),
-    (TimeChanged, (_S.OUT, _S.RETURNED), Cell(_change, "store the time")),
-    (TimeChanged, _S.DONE, _NOT_OPEN),
+    (MessageAcked, _S.DONE, Cell(_ack, "told twice, and a normal pop has taken those before it: the same")),
+    (TimeChanged, (_S.OUT, _S.RETURNED, _S.DONE), Cell(_change, "store the time")),
     (NotReceived, _S.OUT, Cell(_return, "the queue is free at once", (_S.RETURNED,))),
     (NotReceived, _S.RETURNED, ignored("it was said before")),
     (NotReceived, _S.DONE, ignored("nothing of it is open")),
@@ -138,6 +165,6 @@ ORDER_TRANSITIONS = transitions(
     (SlotWanted, _HAS, Cell(_end, "store 0: counts of the messages are forgotten", (_S.NONE,))),
     (QueueCutBelow, _HAS, Cell(_end, "store 0: new messages have the same offsets", (_S.NONE,))),
     (OrderWindowEnded, _HAS, Cell(_end, "the slot is free", (_S.NONE,))),
-    *((event, _S.NONE, _NO_BATCH) for event in ORDER_EVENTS if event is not BatchGiven),
+    *((event, _S.NONE, _NO_BATCH) for event in ORDER_EVENTS if not issubclass(event, BatchAdopted)),
 )
 """Each pair of a state and an event of a batch."""

@@ -56,7 +56,7 @@ class OrderTwin(EntryTwin):
         number = self.memory.window(place).order
         return self.memory.order(number - 1) if self.order_places.get(number - 1) == place else None
 
-    def publish_order(self, event: orders.BatchGiven) -> None:
+    def publish_order(self, event: orders.BatchAdopted, returned: int) -> None:
         """Fill a slot, and store its number in the window."""
         slot, window, store = self._take_order(event), self.memory.window(event.place), self.memory.store
         order, give, base = self.memory.order(slot), event.give, event.offsets[0]
@@ -70,6 +70,7 @@ class OrderTwin(EntryTwin):
         store(order, "count", len(event.offsets))
         store(order, "attempt_bytes", len(event.attempt))
         store(order, "acked", event.acked)
+        store(order, "returned", returned)
         ffi.memmove(order.attempt, event.attempt, len(event.attempt))
         for number, offset in enumerate(event.offsets):
             order.deltas[number], order.visible_ms[number] = offset - base, event.visible_ms[number]
@@ -103,7 +104,7 @@ class OrderTwin(EntryTwin):
         del self.order_places[slot]
         self.spare_orders.append(slot)
 
-    def _take_order(self, event: orders.BatchGiven) -> int:
+    def _take_order(self, event: orders.BatchAdopted) -> int:
         if self.spare_orders:
             slot = self.spare_orders.pop()
         else:
@@ -235,13 +236,17 @@ class OrderTwin(EntryTwin):
         visible_ms = [give.invisible_ms] * len(offsets)
         self.step_order(orders.BatchGiven(place, give, attempt, offsets, visible_ms, consumed, 0))
 
+    def order_show(self, place: int) -> None:
+        """`rmq_pop_order_show`."""
+        self.step_order(orders.AnswerLeaves(place))
+
     def order_adopt(
         self, place: int, give: Give, attempt: bytes, offsets: Sequence[int], visible_ms: Sequence[int],
         consumed: Sequence[int], acked: int,
     ) -> None:  # fmt: skip
         """`rmq_pop_order_adopt`. Raises NoRoomError: nothing changed."""
         self.orders_ready(1, give.mono_ms)
-        self.step_order(orders.BatchGiven(place, give, attempt, offsets, visible_ms, consumed, acked))
+        self.step_order(orders.BatchAdopted(place, give, attempt, offsets, visible_ms, consumed, acked))
 
     def _find_order(self, place: int, pop_time_ms: int, offset: int) -> tuple[int, int]:
         order = self.order_at(place)

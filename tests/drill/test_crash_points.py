@@ -77,6 +77,7 @@ ELSEWHERE = {
     "pop-order-filled": "no load pops in order; tests/pop/window_crash_cases.py",
     "pop-order-given": "no load pops in order; tests/pop/window_crash_cases.py",
     "pop-order-returned": "no load pops in order; tests/pop/window_crash_cases.py",
+    "pop-order-shown": "no load pops in order; tests/pop/window_crash_cases.py",
     "pop-page-given-up": "needs a snapshot without memory; tests/pop/window_crash_cases.py",
     "pop-page-reopened": "needs a death before the snapshot is on disk; tests/pop/window_crash_cases.py",
     "pop-record-gone": "needs retention; tests/pop/window_crash_cases.py",

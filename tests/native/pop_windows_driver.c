@@ -84,7 +84,8 @@ static void use_order(struct rmq_pop_windows *w, uint32_t place)
         rmq_pop_leave_returned(w, place);
         for (uint32_t i = 0; i < count; i++)
             offsets[i] = at += 1 + pick(4) * pick(4);
-        rmq_pop_order_give(w, place, &give, &attempt, offsets, count);
+        if (!rmq_pop_order_give(w, place, &give, &attempt, offsets, count) && pick(8))
+            rmq_pop_order_show(w, place);
     } else if (choice == 3) {
         rmq_pop_orders_due(w, mono, places, 2);
         rmq_pop_orders_ready(w, 1 + pick(6), mono);

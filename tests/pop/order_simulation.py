@@ -83,7 +83,9 @@ class OrderWorld(World):
             self.batches[queue].is_sure = False
         give = Give(time_ms, self.mono_ms, start, start + len(records), invisible_ms, revive_queue=999)
         self.twin.order_give(place, give, attempt, offsets)
-        self.given[queue] = self.counted(queue, place, attempt, offsets, before)
+        given = self.counted(queue, place, attempt, offsets, before)
+        self.twin.order_show(place)  # the worker may die in it
+        self.given[queue] = given
         if self.random.random() < 0.1 and self.faults:
             del self.given[queue]
             after = Given(attempt, self.count_of(place, offsets), is_returned=True)

@@ -42,12 +42,18 @@ def give(later_ms: int = 0) -> Give:
 def out(attempt: bytes = b"a1") -> Walker:
     """A consumer has the messages 10 to 12."""
     twin = new()
-    twin.order_give(PLACE, give(), attempt, [10, 11, 12])
-    return twin
+    return again(twin, attempt, later_ms=0)
+
+
+def unanswered(twin: Walker, attempt: bytes = b"a2", offsets: Sequence[int] = (10, 11, 12)) -> Walker:
+    """The worker dies before the answer of another pop."""
+    twin.order_give(PLACE, give(500), attempt, offsets)
+    return Walker(WindowMemory(1, 8, twin.memory.content()), NOW_MS + 500, MONO_MS)
 
 
 def again(twin: Walker, attempt: bytes = b"a2", offsets: Sequence[int] = (10, 11, 12), later_ms: int = 500) -> Walker:
     twin.order_give(PLACE, give(later_ms), attempt, offsets)
+    twin.order_show(PLACE)
     return twin
 
 
@@ -57,8 +63,8 @@ def acked(twin: Walker, *offsets: int) -> Walker:
     return twin
 
 
-def changed(twin: Walker, due_ms: int) -> Walker:
-    assert twin.order_change(PLACE, NOW_MS, 11, due_ms) == lib.RMQ_POP_DONE
+def changed(twin: Walker, due_ms: int, offset: int = 11) -> Walker:
+    assert twin.order_change(PLACE, NOW_MS, offset, due_ms) == lib.RMQ_POP_DONE
     return twin
 
 
@@ -74,6 +80,13 @@ def skipped(twin: Walker) -> Walker:
 
 def popped_over(twin: Walker) -> Walker:
     twin.give(PLACE, give(1), [10, 11, 12])
+    return twin
+
+
+def popped_before_last() -> Walker:
+    """The last message is acknowledged, and a normal pop takes the others."""
+    twin = acked(out(), 12)
+    twin.give(PLACE, Give(NOW_MS, MONO_MS, 10, 12, INVISIBLE_MS), [10, 11])
     return twin
 
 
@@ -94,16 +107,21 @@ def dropped(twin: Walker) -> Walker:
     return twin
 
 
-def adopted() -> Walker:
-    twin = new()
-    twin.order_adopt(PLACE, give(), b"", [10, 11], [5, 7], [3, 0], 1)
+def adopted(twin: Walker, first: int = 10) -> Walker:
+    twin.order_adopt(PLACE, give(), b"", [first, first + 1], [5, 7], [3, 0], 1)
     return twin
 
 
 CASES: list[tuple[str, Callable[[], Walker], OrderState]] = [
     ("popped", out, OUT),
-    ("of another broker", adopted, OUT),
+    ("of another broker", lambda: adopted(new()), OUT),
+    ("another one of another broker", lambda: adopted(out()), OUT),
+    ("done, and another one of another broker", lambda: adopted(acked(out(), 10, 11, 12), 13), OUT),
+    ("not received, and another one of another broker", lambda: adopted(unsent(out())), OUT),
+    ("popped, not answered", lambda: unanswered(new()), RETURNED),
+    ("popped, not answered, popped again", lambda: again(unanswered(new())), OUT),
     ("popped again", lambda: again(out()), OUT),
+    ("popped again, not answered", lambda: unanswered(out()), RETURNED),
     ("acknowledged out of order", lambda: acked(out(), 12, 11), OUT),
     ("acknowledged", lambda: acked(out(), 11, 10, 12), DONE),
     ("popped behind a batch that is done", lambda: again(acked(out(), 10, 11, 12), offsets=[13]), OUT),
@@ -115,6 +133,8 @@ CASES: list[tuple[str, Callable[[], Walker], OrderState]] = [
     ("not received, acknowledged in part", lambda: acked(unsent(out()), 10), RETURNED),
     ("not received, acknowledged", lambda: acked(unsent(out()), 10, 11, 12), DONE),
     ("not received, another time", lambda: changed(unsent(out()), MONO_MS + 900), RETURNED),
+    ("acknowledged, those before popped, acknowledged again", lambda: acked(popped_before_last(), 12), DONE),
+    ("acknowledged, those before popped, another time", lambda: changed(popped_before_last(), MONO_MS, 12), DONE),
     ("the offset is set", lambda: skipped(out()), DONE),
     ("not received, the offset is set", lambda: skipped(unsent(out())), DONE),
     ("taken by a normal pop", lambda: popped_over(out()), DONE),
@@ -165,11 +185,17 @@ def test_messages_that_come_again_count() -> None:
 
 def test_a_batch_that_no_consumer_has_received_does_not_count() -> None:
     assert counts(again(unsent(out()))) == [0, 0, 0]
+    assert counts(again(unanswered(out()))) == [1, 1, 1]
 
 
-@pytest.mark.parametrize("stores", range(1, 25))
+def test_a_batch_without_an_answer_blocks_no_queue() -> None:
+    assert not unanswered(new(), b"").order_blocks(PLACE, b"", MONO_MS)
+    assert out(b"").order_blocks(PLACE, b"", MONO_MS)
+
+
+@pytest.mark.parametrize("stores", range(1, 27))
 def test_a_death_leaves_one_batch_or_the_other(stores: int) -> None:
-    """The one before it, with its counts, until the new one is whole."""
+    """The one before it, with its counts, until the new one is whole. That one blocks the queue with its answer."""
     twin, left = again(out()), stores
 
     def count() -> None:
@@ -183,5 +209,5 @@ def test_a_death_leaves_one_batch_or_the_other(stores: int) -> None:
         again(twin, b"a3", [10], later_ms=700)
     restarted = Walker(WindowMemory(1, 8, twin.memory.content()), NOW_MS + 500, MONO_MS)
     assert counts(restarted) in ([1, 1, 1], [2])
-    assert restarted.order_blocked_ms(PLACE) in (MONO_MS + INVISIBLE_MS, MONO_MS + INVISIBLE_MS + 200)
+    assert restarted.order_blocked_ms(PLACE) in (MONO_MS + INVISIBLE_MS, None, MONO_MS + INVISIBLE_MS + 200)
     assert not restarted.damaged

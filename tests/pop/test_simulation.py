@@ -159,9 +159,9 @@ class AcksOutOfOrder(OrderWorld):
 class OffsetWithBatch(WindowTwin):
     """An orderly pop that moves the offset behind its batch, as a normal pop does."""
 
-    def order_give(self, place: int, give: Give, attempt: bytes, offsets: Sequence[int]) -> None:
-        super().order_give(place, give, attempt, offsets)
-        self.skip_to(place, give.next_offset)
+    def order_show(self, place: int) -> None:
+        super().order_show(place)
+        self.skip_to(place, self.order_next(place) + self.order_at(place).count)
 
 
 class OffsetTooEarly(OrderWorld):

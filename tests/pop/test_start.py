@@ -119,6 +119,7 @@ class Worker:
         assert not lib.rmq_pop_order_give(
             self.windows, place, ffi.new("struct rmq_pop_give *", give), none, offsets, len(offsets)
         )
+        lib.rmq_pop_order_show(self.windows, place)
 
     def is_blocked(self, topic: str = "T") -> bool:
         none = ffi.new("struct rmq_pop_attempt *")

@@ -95,6 +95,8 @@ class Play:
         give = structs.replace(give, pop_time_ms=time_ms, revive_queue=999)
         if self.random.random() < 0.9:
             self.pair.call("order_give", place, give, attempt, offsets)
+            if self.random.random() < 0.9:
+                self.pair.call("order_show", place)
         else:
             visible_ms = [self.random.choice((0, 5, 60_000, 2**32 - 1)) for _ in offsets]
             consumed = [self.random.choice((0, 1, 65_535)) for _ in offsets]
@@ -354,6 +356,7 @@ def test_batches_that_block_no_queue_give_way() -> None:
         start = play.next_offset(place)
         give = Give(NOW_MS, play.mono_ms, start, start + 1, 1000 * (place + 1), revive_queue=999)
         play.pair.call("order_give", place, give, b"", [start])
+        play.pair.call("order_show", place)
     assert play.pair.call("orders_ready", 1, play.mono_ms) is None
     assert play.pair.call("orders_ready", 2, play.mono_ms + 999) is NoRoomError
     assert play.pair.call("orders_ready", 3, play.mono_ms + 2000) is None

@@ -85,6 +85,12 @@ def give_at(start: int, following: int) -> Give:
     return Give(NOW_MS, MONO_MS, start, following, INVISIBLE_MS)
 
 
+def give_batch(worker: WindowsProcess, place: int, attempt: bytes = b"a1") -> None:
+    """An orderly pop of the message 5."""
+    worker.order_give(place, give_at(5, 6), attempt, [5])
+    worker.order_show(place)
+
+
 def fill(lives: Lives) -> None:
     """Three windows, in which consumers hold messages 5 to 7."""
     worker = lives.next()
@@ -119,7 +125,7 @@ def test_a_damaged_window_ends_alone(lives: Lives) -> None:
 def test_a_damaged_batch_ends_alone(lives: Lives) -> None:
     worker = lives.next()
     for window_id in (1, 2):
-        worker.order_give(worker.make(window_id, 0, 0, 5), give_at(5, 6), b"a1", [5])
+        give_batch(worker, worker.make(window_id, 0, 0, 5))
     lives.end()
     lives.memory.order(0).attempt[0] ^= 1
     assert lives.dies("pop-start-order:1")
@@ -133,13 +139,24 @@ def test_a_batch_gives_way_though_the_worker_dies(lives: Lives) -> None:
     """The window goes on without it, and the slot is there again."""
     worker = lives.next("pop-order-ended:1")
     place = worker.make(1, 0, 0, 5)
-    worker.order_give(place, give_at(5, 6), b"a1", [5])
+    give_batch(worker, place)
     with pytest.raises(DeathError):
         worker.orders_ready(5, MONO_MS + INVISIBLE_MS)
     worker = lives.next()
     assert worker.state["orders"] == 0
     assert worker.orders_ready(5, MONO_MS) is None
     assert lives.memory.window(place).next_offset == 5
+
+
+@pytest.mark.parametrize(("point", "is_blocked"), [("pop-order-given", False), ("pop-order-shown", True)])
+def test_a_batch_blocks_its_queue_when_its_answer_leaves(lives: Lives, point: str, is_blocked: bool) -> None:
+    """Its pop has named no attempt, so nothing else gets it again."""
+    worker = lives.next(f"{point}:1")
+    place = worker.make(1, 0, 0, 5)
+    with pytest.raises(DeathError):
+        give_batch(worker, place, b"")
+    worker = lives.next()
+    assert worker.order_blocks(place, b"", MONO_MS) == is_blocked
 
 
 @pytest.mark.parametrize("again", [None, "pop-start-returned:1", "pop-start-returned:2", "pop-next-offset:1"])

@@ -95,6 +95,9 @@ class NativeWindows:
         found = lib.rmq_pop_order_give(self.native, place, native_give(give), named[0], list(offsets), len(offsets))
         _checked(found)
 
+    def order_show(self, place: int) -> None:
+        lib.rmq_pop_order_show(self.native, place)
+
     def order_adopt(
         self, place: int, give: Give, attempt: bytes, offsets: Sequence[int], visible_ms: Sequence[int],
         consumed: Sequence[int], acked: int,

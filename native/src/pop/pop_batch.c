@@ -413,6 +413,8 @@ static void put_answer(struct rmq_pop_desk *d, const struct rmq_pop_row *row, co
     at += body->inline_length;
     head->piece_count = body->piece_count + 1;
     head->fallback_bytes = put_empty(row, at, POLLING_TIMEOUT, give->pop_time_ms, give->revive_queue, p->rest);
+    for (uint32_t i = 0; p->order && i < p->pick_count; i++)
+        rmq_pop_order_show(d->windows, p->picks[i].place);
     struct rmq_verdict verdict = {.type = RMQ_VERDICT_RECORDS, .flags = RMQ_VERDICT_TELLS, .serial = serial};
     rmq_pop_put(d, row, &verdict, d->payload, (uint32_t)(at - d->payload) + head->fallback_bytes);
 }

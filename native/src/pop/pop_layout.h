@@ -38,7 +38,8 @@
  *     again without the second.
  *   - A damaged window ends alone [pop-start-window]. All windows end for a damaged entry, before it is freed.
  *   - A batch of an orderly group is filled [pop-order-filled], and counts once `order` of its window names it [pop-order-given].
- *     That ends the batch before it. `next_offset` stays below the batch until its messages are acknowledged: the bit
+ *     That ends the batch before it. No consumer has received it until its answer leaves: one store [pop-order-shown],
+ *     directly before the answer. `next_offset` stays below the batch until its messages are acknowledged: the bit
  *     [pop-order-acked], then `next_offset`, which a start does again. A new time of a message is one store [pop-order-changed], and so is the word that no
  *     consumer has received the batch [pop-order-returned]. A batch ends by the store of 0 to `order`: when another one needs its
  *     slot [pop-order-ended], when the queue is cut below it [pop-clamp-order], or if it is damaged [pop-start-order]. Nothing is
@@ -113,7 +114,7 @@ struct rmq_pop_order {
     uint16_t count;          /* 28 of messages */
     uint16_t attempt_bytes;  /* 30 0: the pop has named no attempt */
     uint32_t acked;          /* 32 bit i: message i is done */
-    uint32_t returned;       /* 36 1: no consumer has received the batch */
+    uint32_t returned;       /* 36 1: no consumer has received the batch, or not yet */
     uint32_t check;          /* 40 CRC-32 of 0..31, 48..175, 304..495; never 0 */
     uint32_t reserved0;
     uint32_t deltas[RMQ_POP_ORDER_MESSAGES];     /*  48 offsets less base_offset, ascending */

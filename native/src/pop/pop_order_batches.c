@@ -70,8 +70,18 @@ int rmq_pop_order_give(struct rmq_pop_windows *w, uint32_t place, const struct r
     fill_order(o, w->windows[place].id, give, attempt, offsets, count);
     for (uint32_t i = 0; i < count; i++)
         o->consumed[i] = consumed_before(before, attempt, offsets[i]);
+    o->returned = 1;
     publish_order(w, place, slot);
     return 0;
+}
+
+void rmq_pop_order_show(struct rmq_pop_windows *w, uint32_t place)
+{
+    struct rmq_pop_order *o = &w->orders.all[w->windows[place].order - 1];
+    rmq_pop_touch(w->pages, o);
+    RMQ_POP_STORE(o->returned, 0);
+    RMQ_CRASH("pop-order-shown");
+    rmq_pop_order_arm(w, place);
 }
 
 int rmq_pop_order_adopt(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const struct rmq_pop_attempt *attempt,

@@ -32,9 +32,11 @@ int rmq_pop_orders_ready(struct rmq_pop_windows *w, uint32_t count, int64_t mono
 /* The first pop time from `pop_time_ms` on that none of the windows' batches has. */
 int64_t rmq_pop_order_time_for(const struct rmq_pop_windows *w, const uint32_t *places, uint32_t count, int64_t pop_time_ms);
 /* The batch of a pop: 1 to RMQ_POP_ORDER_MESSAGES ascending offsets from next_offset of the window on, which stays. It counts how often
- * the batch before it has given each message. 0, or -ENOSPC: nothing changed. */
+ * the batch before it has given each message. It blocks the queue from rmq_pop_order_show on. 0, or -ENOSPC: nothing changed. */
 int rmq_pop_order_give(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const struct rmq_pop_attempt *attempt,
                        const int64_t *offsets, uint32_t count);
+/* The answer with the batch leaves now. A worker that dies before leaves the queue free: no consumer has the batch. */
+void rmq_pop_order_show(struct rmq_pop_windows *w, uint32_t place);
 /* Acknowledges a message. DONE: next_offset has moved to the first one that is not done. KNOWN: the offset lies below next_offset.
  * UNKNOWN: the window has no batch of that pop. ILLEGAL: the batch has no such message. Nothing has changed then. */
 int rmq_pop_order_ack(struct rmq_pop_windows *w, uint32_t place, int64_t pop_time_ms, int64_t offset);
