@@ -185,12 +185,16 @@ class WindowTwin(OrderTwin):
 
     def first_open(self, place: int) -> int:
         """`rmq_pop_first_open`, exact at once."""
+        return self.first_open_from(place, 0)
+
+    def first_open_from(self, place: int, start: int) -> int:
+        """`rmq_pop_first_open_from`, exact at once."""
         window = self.memory.window(place)
-        bases = (
-            self.memory.entry(entry).base_offset + next(bits_of(self.open_bits(entry)))
-            for entry in self.of_window[window.id] if self.open_bits(entry)
+        offsets = (
+            self.memory.entry(entry).base_offset + bit
+            for entry in self.of_window[window.id] for bit in bits_of(self.open_bits(entry))
         )  # fmt: skip
-        return int(min(bases, default=window.next_offset))
+        return int(min((offset for offset in offsets if offset >= start), default=window.next_offset))
 
     def set_committed(self, place: int, committed: int, start_id: int) -> None:
         """`rmq_pop_set_committed`."""
@@ -254,10 +258,11 @@ class WindowTwin(OrderTwin):
         first = min(offsets, default=0)
         return sorted(offset for offset in offsets if offset - first < lib.RMQ_POP_SPAN_MAX)[:room]
 
-    def leave_returned(self, place: int) -> None:
+    def leave_returned(self, place: int, before: int) -> None:
         """`rmq_pop_leave_returned`."""
         for entry in self._returned_entries(place):
-            self.step(states.LeftBehind(entry))
+            if self.memory.entry(entry).base_offset < before:
+                self.step(states.LeftBehind(entry))
 
     def give_again(self, place: int, give: Give, offsets: Sequence[int]) -> None:
         """`rmq_pop_give_again`. Raises NoRoomError: nothing changed."""

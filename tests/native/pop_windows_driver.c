@@ -81,7 +81,7 @@ static void use_order(struct rmq_pop_windows *w, uint32_t place)
     struct rmq_pop_give give = give_at(at, 0);
     give.pop_time_ms = rmq_pop_order_time_for(w, &place, 1, now);
     if (choice < 3 && at < INT64_MAX / 2 && !rmq_pop_order_blocks(w, place, &attempt, mono)) {
-        rmq_pop_leave_returned(w, place);
+        rmq_pop_leave_returned(w, place, INT64_MAX);
         for (uint32_t i = 0; i < count; i++)
             offsets[i] = at += 1 + pick(4) * pick(4);
         if (!rmq_pop_order_give(w, place, &give, &attempt, offsets, count) && pick(8))

@@ -72,7 +72,7 @@ def acked(twin: Walker, *offsets: int) -> Walker:
 
 
 def left(twin: Walker) -> Walker:
-    twin.leave_returned(PLACE)
+    twin.leave_returned(PLACE, 1 << 40)
     assert [due.queue_offset for due in twin.due(1000, 64)] == [10, 11]
     return twin
 

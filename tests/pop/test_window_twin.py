@@ -86,7 +86,7 @@ class Play:
         attempt = self.random.choice((b"", b"a1", b"a2", b"a" * 128))
         if self.pair.call("order_blocks", place, attempt, self.mono_ms) and self.random.random() < 0.8:
             return
-        self.pair.call("leave_returned", place)
+        self.pair.call("leave_returned", place, 1 << 40)
         start = self.next_offset(place)
         steps = [self.random.choice((1, 1, 1, 2, 4000)) for _ in range(self.random.choice((1, 2, 3, 8, 32)))]
         offsets = [start - 1 + sum(steps[: number + 1]) for number in range(len(steps))]
@@ -215,7 +215,10 @@ class Play:
     def skip(self) -> None:
         place = self.random.choice(self.places())
         self.pair.call("skip_to", place, self.next_offset(place) + self.random.choice((-1, 0, 1, 90, 500_000)))
-        self.pair.call("set_committed", place, self.pair.call("first_open", place), 7)
+        ahead = self.random.choice((0, 0, 1, 70, 500_000))
+        committed = self.pair.call("first_open_from", place, self.pair.call("first_open", place) + ahead)
+        self.pair.call("set_committed", place, committed, 7)
+        self.pair.call("leave_returned", place, committed)
 
     def clamp(self) -> None:
         place = self.random.choice(self.places())

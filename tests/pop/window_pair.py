@@ -51,6 +51,11 @@ class NativeWindows:
             pass
         return int(first)
 
+    def first_open_from(self, place: int, start: int) -> int:
+        while (first := int(lib.rmq_pop_first_open_from(self.native, place, start))) > start:
+            start = first
+        return first
+
     def skip_to(self, place: int, next_offset: int) -> None:
         lib.rmq_pop_skip_to(self.native, place, next_offset)
 
@@ -87,8 +92,8 @@ class NativeWindows:
     def unsent(self, place: int, start: int, pop_time_ms: int) -> bool:
         return bool(lib.rmq_pop_unsent(self.native, place, start, pop_time_ms))
 
-    def leave_returned(self, place: int) -> None:
-        lib.rmq_pop_leave_returned(self.native, place)
+    def leave_returned(self, place: int, before: int) -> None:
+        lib.rmq_pop_leave_returned(self.native, place, before)
 
     def order_give(self, place: int, give: Give, attempt: bytes, offsets: Sequence[int]) -> None:
         named = native_attempt(attempt)

@@ -66,7 +66,9 @@ static int look_at(struct rmq_pop_offsets *o, uint32_t place)
     int64_t table = rmq_offset_get(o->plane, row->group_id, row->queue_slot);
     if (o->may_compare && !compare(o, place, window, table))
         return 0;
-    int64_t first_open = rmq_pop_first_open(o->windows, place), committed = window->committed;
+    int64_t committed = window->committed;
+    rmq_pop_leave_returned(o->windows, place, committed);
+    int64_t first_open = rmq_pop_first_open_from(o->windows, place, committed);
     int is_lost = o->may_compare && table < committed; /* control could not store it, or has read an older file */
     int is_beyond = o->may_compare && committed > window->next_offset; /* of the queue's end: the table gets the end */
     if (first_open <= committed && !is_lost && !is_beyond)

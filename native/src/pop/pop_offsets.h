@@ -1,6 +1,9 @@
 /* pop_offsets.h: consumer offsets of windows. pop reports the lowest message that is not done, control stores it in the table of
  * offsets, and an offset there that pop has not reported is somebody else's word: a client, or an operator.
  *
+ * The offset never goes back because of messages that are open before it. Members of the group that pull have passed them, so
+ * they come by the retry topic: those that were returned at once, the others at their time.
+ *
  * At a start of the broker the table may be older than the windows: its file is saved every few seconds, and the windows outlive
  * every process. So a smaller offset is reported again until this plane's table has the window's (reported_start). From then on a
  * smaller or deleted one is somebody's word, and a table without room for the pair is told again.

@@ -162,7 +162,7 @@ static int may_read(struct rmq_pop_desk *d, const struct rmq_pop_picks *p, uint3
 {
     if (rmq_pop_order_blocks(d->windows, place, p->order, d->now_ns / 1000000))
         return 0;
-    rmq_pop_leave_returned(d->windows, place);
+    rmq_pop_leave_returned(d->windows, place, INT64_MAX);
     return 1;
 }
 

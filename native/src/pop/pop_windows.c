@@ -120,22 +120,37 @@ static int64_t lowest_open(struct rmq_pop_windows *w, uint32_t window, uint64_t 
     return lowest;
 }
 
+/* The lowest open offset from `low` on, or the place of the next look for it. */
+static int64_t look_for_open(struct rmq_pop_windows *w, uint32_t window, int64_t low, int64_t limit)
+{
+    for (int i = 0; i < BLOCKS_A_CALL && low < limit; i++) {
+        uint64_t block = (uint64_t)low / SPAN;
+        int64_t end = (int64_t)(block + 1) * SPAN;
+        int64_t found = block ? lowest_open(w, window, block - 1, low, end) : end;
+        low = lowest_open(w, window, block, low, found);
+        if (low < end)
+            break;
+    }
+    return low;
+}
+
 int64_t rmq_pop_first_open(struct rmq_pop_windows *w, uint32_t place)
 {
     struct rmq_pop_side *side = &w->sides[place];
     const struct rmq_pop_window *window = &w->windows[place];
     if (!side->open)
         return side->low = window->next_offset;
-    for (int i = 0; i < BLOCKS_A_CALL; i++) {
-        uint64_t block = (uint64_t)side->low / SPAN;
-        int64_t end = (int64_t)(block + 1) * SPAN;
-        int64_t found = block ? lowest_open(w, window->id, block - 1, side->low, end) : end;
-        found = lowest_open(w, window->id, block, side->low, found);
-        side->low = found;
-        if (found < end)
-            break;
-    }
-    return side->low;
+    return side->low = look_for_open(w, window->id, side->low, INT64_MAX);
+}
+
+int64_t rmq_pop_first_open_from(struct rmq_pop_windows *w, uint32_t place, int64_t from)
+{
+    const struct rmq_pop_window *window = &w->windows[place];
+    int64_t low = rmq_pop_first_open(w, place), end = window->next_offset;
+    if (low >= from)
+        return low;
+    low = look_for_open(w, window->id, from, end);
+    return low < end ? low : end;
 }
 
 void rmq_pop_skip_to(struct rmq_pop_windows *w, uint32_t place, int64_t next_offset)
@@ -283,10 +298,11 @@ static void finish(struct rmq_pop_windows *w, uint32_t entry, uint64_t bits)
     rmq_pop_entry_changed(w, entry, open);
 }
 
-void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place)
+void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place, int64_t before)
 {
-    while (w->sides[place].again.head != RMQ_NONE)
-        rmq_pop_entry_turn(w, w->sides[place].again.head, RMQ_POP_REVIVING, w->mono_ms);
+    const struct rmq_pop_list *again = &w->sides[place].again; /* in the order of base offsets */
+    while (again->head != RMQ_NONE && (int64_t)w->entries[again->head].base_offset < before)
+        rmq_pop_entry_turn(w, again->head, RMQ_POP_REVIVING, w->mono_ms);
 }
 
 int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const int64_t *offsets, uint32_t count)

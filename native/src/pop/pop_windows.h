@@ -42,6 +42,8 @@ const struct rmq_pop_window *rmq_pop_window_at(struct rmq_pop_windows *w, uint32
 /* Lowest queue offset that is not done: of an entry, else next_offset. Across a gap of some 100,000 offsets it takes several calls,
  * and is too low until then. */
 int64_t rmq_pop_first_open(struct rmq_pop_windows *w, uint32_t place);
+/* The same of messages that are not below `from`. */
+int64_t rmq_pop_first_open_from(struct rmq_pop_windows *w, uint32_t place, int64_t from);
 uint32_t rmq_pop_open_messages(struct rmq_pop_windows *w, uint32_t place);
 uint32_t rmq_pop_held_messages(struct rmq_pop_windows *w, uint32_t place); /* of them: not returned, so consumers have them */
 uint32_t rmq_pop_entries_of(const struct rmq_pop_windows *w, uint32_t place);
@@ -74,8 +76,8 @@ uint32_t rmq_pop_returned(struct rmq_pop_windows *w, uint32_t place, int64_t *of
 /* The same as give for offsets of rmq_pop_returned: next_offset stays. Start offset: the first of them. */
 int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct rmq_pop_give *give, const int64_t *offsets, uint32_t count);
 
-/* An orderly pop goes on behind what was returned: these messages get copies in the retry topic now. */
-void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place);
+/* No pop begins with what was returned before this offset: these messages get copies in the retry topic now. */
+void rmq_pop_leave_returned(struct rmq_pop_windows *w, uint32_t place, int64_t before);
 
 #define RMQ_POP_DONE 1       /* the message is done by this call */
 #define RMQ_POP_KNOWN 2      /* it was before, or the pop did not give it */
