@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -13,13 +13,16 @@ from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records
 from ringmq.pop.revive_records import BATCH_ACK, Acks
-from ringmq.pop.window_names import WindowNames
+from ringmq.pop.window_names import Key, Window
 from ringmq.services.kit.submissions import submit_all
+from ringmq.store.record_numbers import LONG_MAX
 
 BATCH = 8192
 """Requests of one batch, a half of the port's ring."""
 OPEN_MAX = 4096
 """Open messages of one pop."""
+ALL = 0xFFFF_FFFF
+"""Entries that a call looks at, if it may take its time."""
 
 
 class HandOverError(Exception):
@@ -46,32 +49,35 @@ class Ending(NamedTuple):
 
 
 class CheckPoints:
-    """The requests of one stop. No other user of the port may have requests in flight."""
+    """The requests for messages of some windows. No other user of the port may have requests in flight."""
 
     def __init__(
-        self, plane: Plane, port: Port, windows: Any, names: WindowNames, broker: str, targets: Targets, now_ms: int
+        self, plane: Plane, port: Port, windows: Any, named: Iterable[tuple[Key, Window]], broker: str,
+        targets: Targets, now_ms: int,
     ) -> None:  # fmt: skip
-        self._plane, self._port, self._targets = plane, port, targets
+        self._plane, self._port, self._targets, self._windows = plane, port, targets, windows
         self._texts = bytearray()
-        places = 1 + max((window.place for _, window in names.all()), default=0)
+        chosen = list(named)
+        places = 1 + max((window.place for _, window in chosen), default=0)
         groups, topics = (ffi.new("struct rmq_pop_point_text[]", places) for _ in range(2))
         self.native = native = ffi.new("struct rmq_pop_points *")
-        for key, window in names.all():
+        for key, window in chosen:
             self._put(groups[window.place], key.group)
             self._put(topics[window.place], key.topic)
         self._put(native.broker, broker)
         self._put(native.revive_topic, targets.revive_topic)
         slots = ffi.new("uint32_t[]", [slot for _, slot, _ in targets.revive])
         ids = ffi.new("uint32_t[]", [queue_id for _, _, queue_id in targets.revive])
-        left_out = ffi.new("uint8_t[]", int(lib.rmq_pop_points_entries(windows)))
         kept = ffi.from_buffer(bytes(self._texts))
         arena = ffi.from_buffer(port.arena, require_writable=True)
-        self._kept = groups, topics, slots, ids, left_out, kept, arena
+        self._ends = ffi.new("int64_t[]", [LONG_MAX] * places)
+        self._kept = groups, topics, slots, ids, kept, arena
         native.windows, native.texts, native.groups, native.topics = windows, kept, groups, topics
+        native.ends, native.places = self._ends, places
         native.revive_slots, native.revive_ids, native.revive_queues = slots, ids, len(slots)
         native.revive_topic_id = targets.revive[0][0]
         native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
-        native.precision_ms, native.now_ms, native.left_out = targets.precision_ms, now_ms, left_out
+        native.precision_ms, native.now_ms = targets.precision_ms, now_ms
         native.arena, self._half_bytes, self._half = arena, len(port.arena) // 2, 0
         settings = plane.header.settings
         ffi.memmove(native.born_host, settings.store_host, 16)
@@ -80,6 +86,30 @@ class CheckPoints:
         self._open = ffi.new("int64_t[]", OPEN_MAX)
         self._end, self._refused = ffi.new("uint64_t *"), ffi.new("uint32_t *")
         self._waiting = 0
+        self._made = ffi.NULL
+        self.begin_pass()
+
+    def begin_pass(self, ends: Mapping[int, int] | None = None) -> None:
+        """Begin with the first entry again. Pops that have check points get no other ones. `ends`: the offset of each
+        window, by its place, from which on messages have none, 0 for windows without one. None: all have one."""
+        native, entries = self.native, int(lib.rmq_pop_points_entries(self._windows))
+        if entries > native.entries:
+            made = ffi.new("uint32_t[]", entries)
+            ffi.memmove(made, self._made, 4 * native.entries)
+            self._made = native.made = made
+            native.entries = entries
+        for place in range(native.places if ends is not None else 0):
+            self._ends[place] = ends.get(place, 0)
+        native.next = 0
+
+    def leave_out(self, place: int) -> None:
+        """The window at this place has ended: it gets no more check points."""
+        self._ends[place] = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if the pass has looked at all entries."""
+        return bool(lib.rmq_pop_points_is_over(self.native))
 
     def _put(self, to: Any, text: str) -> None:
         raw, quoted = text.encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()
@@ -118,10 +148,11 @@ class CheckPoints:
         """Check points so far."""
         return int(self.native.records)
 
-    def fill(self) -> tuple[Any, int]:
-        """Make the next batch: (requests, number). 0: all have one. Raises HandOverError: one does not fit."""
+    def fill(self, look: int = ALL) -> tuple[Any, int]:
+        """Make the next batch: (requests, number). `look`: entries to look at, at most. Raises HandOverError: a check
+        point does not fit."""
         self._take_half()
-        made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room)))
+        made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room), look))
         if self.native.does_not_fit:
             text = "the check points of one pop do not fit into the arena, or it has more than"
             raise HandOverError(f"{text} {lib.RMQ_POP_ENTRY_MESSAGES} entries with open messages")

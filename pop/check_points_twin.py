@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ringmq.pop.check_points import HandOverError
 from ringmq.pop.revive_records import CheckPoint, Pop
+from ringmq.store.record_numbers import LONG_MAX
 
 MESSAGES = 32
 """Messages of one check point."""
 ENTRIES_MAX = 64
 """Entries of one pop."""
+
+QueueKey = tuple[str, str, int]
+"""Topic, group, queue id."""
 
 
 class OpenEntry(NamedTuple):
@@ -30,13 +34,17 @@ class Point(NamedTuple):
     revive_queue: int
 
 
-def check_points(entries: Sequence[OpenEntry], known: Collection[Pop], revive_queues: int) -> Iterator[Point]:
-    """The check points of all entries, in the order of their first ones. `known`: pops that have one already.
+def check_points(
+    entries: Sequence[OpenEntry], known: Collection[Pop], revive_queues: int, ends: Mapping[QueueKey, int] | None = None
+) -> Iterator[Point]:
+    """The check points of all entries, in the order of their first ones. `known`: pops that have one already. `ends`:
+    the offset of each queue from which on messages have none, None: all have one.
 
     Raises HandOverError at a pop with more than ENTRIES_MAX entries: what is left out would be lost."""
     pops: dict[Pop, list[OpenEntry]] = {}
     for entry in entries:
-        if entry.offsets and entry.pop not in known:
+        end = LONG_MAX if ends is None else ends.get(entry.pop[:3], 0)
+        if entry.offsets and entry.offsets[0] < end and entry.pop not in known:
             pops.setdefault(entry.pop, []).append(entry)
     for pop, parts in pops.items():
         if len(parts) > ENTRIES_MAX:

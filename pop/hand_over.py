@@ -102,7 +102,7 @@ class HandOver:
     def _write(self, targets: Targets, *, has_open: bool) -> None:
         began_ms, log_end = monotonic_ms(), int(self._plane.watermarks.append_offset)
         points = CheckPoints(
-            self._plane, self._port, self._windows, self._names, self._config().broker_name, targets, wall_ms()
+            self._plane, self._port, self._windows, self._names.all(), self._config().broker_name, targets, wall_ms()
         )
         before = self._notice if self.waits else RecordNotice(log_end)
         endings = self._endings(points) if self.waits else []

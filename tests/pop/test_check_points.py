@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records as records
-from ringmq.pop.check_points import OPEN_MAX, CheckPoints, HandOverError, Targets
+from ringmq.pop.check_points import ALL, OPEN_MAX, CheckPoints, HandOverError, Targets
 from ringmq.pop.check_points_twin import OpenEntry, Point, check_points
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.revive_records import Pop, read_record
@@ -35,6 +35,8 @@ class World:
             made = ffi.new("uint32_t *")
             assert lib.rmq_pop_window_make(self.windows, place + 1, key.queue_id, 0, 0, made) == 0 and made[0] == place
         self.next = dict.fromkeys(KEYS, 0)
+        self.ends: dict[int, list[int]] = {place: [0] for place in KEYS}
+        """Next offsets behind each pop."""
 
     def close(self) -> None:
         lib.rmq_pop_windows_close(self.windows)
@@ -44,6 +46,7 @@ class World:
         start = self.next[place]
         offsets = sorted(self.chance.sample(range(start, start + gap + 32), self.chance.choice((1, 5, 32))))
         self.next[place] = offsets[-1] + 1
+        self.ends[place].append(self.next[place])
         give = ffi.new("struct rmq_pop_give *", {
             "pop_time_ms": NOW - self.chance.choice((0, 777, 59_000, 70_000)), "mono_ms": 0, "start_offset": start,
             "next_offset": offsets[-1] + 1, "invisible_ms": 60_000,
@@ -80,9 +83,9 @@ class World:
         port = SimpleNamespace(
             arena=ffi.buffer(ffi.new("uint8_t[]", arena)), room=lib.RMQ_POP_ENTRY_MESSAGES * 4, number=0
         )
-        names = SimpleNamespace(all=lambda: ((key, Window(place, place + 1, 0, 0)) for place, key in KEYS.items()))
+        named = [(key, Window(place, place + 1, 0, 0)) for place, key in KEYS.items()]
         targets = Targets("rmq_sys_REVIVE_LOG_C", REVIVE, timer, PRECISION)
-        return CheckPoints(plane, port, self.windows, names, BROKER, targets, NOW)  # type: ignore[arg-type]
+        return CheckPoints(plane, port, self.windows, named, BROKER, targets, NOW)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -91,12 +94,10 @@ def root(tmp_path: Path) -> Iterator[Path]:
     remove_lasting(tmp_path)
 
 
-def made(points: CheckPoints) -> Iterator[tuple[tuple[int, int, int], bytes, bytes]]:
-    """Queue, body and properties of each request."""
-    while True:
-        requests, count = points.fill()
-        if not count:
-            return
+def made(points: CheckPoints, look: int = ALL) -> Iterator[tuple[tuple[int, int, int], bytes, bytes]]:
+    """Queue, body and properties of each request of a pass."""
+    while not points.is_over:
+        requests, count = points.fill(look)
         arena = points._kept[-1]
         for number in range(count):
             one = requests[number]
@@ -137,13 +138,52 @@ def test_both_make_the_same_check_points(root: Path, seed: int) -> None:
         place = next(place for place, key in KEYS.items() if key.topic == pop.topic)
         opened = {offset for one in entries if one.pop == pop for offset in one.offsets}
         assert points.known(place, pop.start_offset, pop.pop_time_ms) == opened
-    expected = [written(point, timer) for point in check_points(entries, known, len(REVIVE))]
-    found = list(made(points))
+    ends = chance.choice((None, {place: chance.choice(world.ends[place]) for place in (0, 2)}))
+    points.begin_pass(ends)
+    twin_ends = None if ends is None else {(KEYS[at].topic, KEYS[at].group, KEYS[at].queue_id): ends[at] for at in ends}
+    expected = [written(point, timer) for point in check_points(entries, known, len(REVIVE), twin_ends)]
+    found = list(made(points, chance.choice((1, 7, ALL))))
     assert found == expected
     assert points.records == len(found)
     assert points.messages == sum(json.loads(body)["n"] for _, body, _ in found)
     for _, body, _ in found:
         assert read_record("ck", body)
+    world.close()
+
+
+def test_the_next_pass_makes_what_has_moved_behind_the_last_one(root: Path) -> None:
+    """A consumer changes the invisible time of a message. Its entry takes a place that the pass has gone by."""
+    world = World(root, random.Random(1))
+    for number in range(4):
+        give_one_pop(world, [number], number)
+    done, points = ffi.new("uint32_t *"), world.points()
+    assert lib.rmq_pop_ack(world.windows, 0, 0, NOW, 0, 1, done) == lib.RMQ_POP_DONE
+    assert points.fill(2)[1] == 1, "message 1"
+    give = ffi.new("struct rmq_pop_give *", {"pop_time_ms": NOW + 1, "start_offset": 3, "invisible_ms": 90_000})
+    assert lib.rmq_pop_change(world.windows, 0, 3, NOW, 3, give) == lib.RMQ_POP_DONE
+    assert [json.loads(body)["so"] for _, body, _ in made(points)] == [2]
+    points.begin_pass({0: 4})
+    assert [json.loads(body)["so"] for _, body, _ in made(points)] == [3]
+    points.begin_pass({0: 4})
+    assert list(made(points)) == []
+    world.close()
+
+
+def test_messages_of_a_pop_behind_the_end_and_of_later_windows_are_left_out(root: Path) -> None:
+    world = World(root, random.Random(1))
+    points = world.points()
+    for number in range(3):
+        give_one_pop(world, [number], number)
+    later, place = ffi.new("uint32_t *"), 1 + max(KEYS)
+    assert lib.rmq_pop_window_make(world.windows, place + 1, 0, 0, 0, later) == 0 and later[0] == place
+    give = ffi.new("struct rmq_pop_give *", {"pop_time_ms": NOW, "next_offset": 1, "invisible_ms": 60_000})
+    assert lib.rmq_pop_window_give(world.windows, place, give, [0], 1) == 0
+    assert len(list(made(points))) == 1, "the first entry: there was none when the pass began"
+    points.begin_pass({0: 2})
+    assert [json.loads(body)["so"] for _, body, _ in made(points)] == [1]
+    points.begin_pass({0: 3})
+    points.leave_out(0)
+    assert list(made(points)) == []
     world.close()
 
 
@@ -197,10 +237,10 @@ def test_a_pop_without_room_in_the_arena_is_told(root: Path) -> None:
     world.close()
 
 
-def give_one_pop(world: World, offsets: list[int]) -> None:
+def give_one_pop(world: World, offsets: list[int], start: int = 0) -> None:
     """One pop of these messages."""
     give = ffi.new("struct rmq_pop_give *", {
-        "pop_time_ms": NOW, "start_offset": 0, "next_offset": offsets[-1] + 1, "invisible_ms": 60_000,
+        "pop_time_ms": NOW, "start_offset": start, "next_offset": offsets[-1] + 1, "invisible_ms": 60_000,
     })  # fmt: skip
     assert lib.rmq_pop_window_give(world.windows, 0, give, offsets, len(offsets)) == 0
 

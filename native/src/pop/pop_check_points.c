@@ -13,7 +13,8 @@
 struct point {
     const struct rmq_pop_entry *first;
     int64_t start;
-    uint32_t count;
+    uint32_t count, entry_count;
+    uint32_t entries[ENTRIES];
     int64_t offsets[RMQ_POP_ENTRY_MESSAGES * ENTRIES];
 };
 
@@ -27,7 +28,7 @@ static uint64_t open_bits(const struct rmq_pop_windows *w, uint32_t entry)
     if (!rmq_pop_is_there(w->pages, e) || e->state == RMQ_POP_FREE || e->state == RMQ_POP_REVIVED)
         return 0;
     record = rmq_pop_record_of(w, entry);
-    return rmq_pop_open_bits(e) & ~(record ? record->flying | record->stored : 0);
+    return rmq_pop_open_bits(e) & ~(record ? record->stored : 0);
 }
 
 static int is_same_pop(const struct rmq_pop_entry *a, const struct rmq_pop_entry *b)
@@ -61,25 +62,43 @@ static uint32_t entries_of(struct rmq_pop_points *p, uint32_t entry, uint32_t *f
     return count;
 }
 
-static int next_point(struct rmq_pop_points *p, struct point *point)
+int rmq_pop_points_is_over(const struct rmq_pop_points *p)
+{
+    return p->next >= p->windows->entries_end || p->next >= p->entries;
+}
+
+static int is_wanted(const struct rmq_pop_points *p, uint32_t entry)
 {
     struct rmq_pop_windows *w = p->windows;
-    uint32_t entries[ENTRIES], count;
-    for (; p->next < w->entries_end && !p->does_not_fit; p->next++) {
-        const struct rmq_pop_entry *e = &w->entries[p->next];
-        if (p->left_out[p->next] || !open_bits(w, p->next))
+    const struct rmq_pop_entry *e = &w->entries[entry];
+    if (!open_bits(w, entry) || p->made[entry] == e->check)
+        return 0;
+    uint32_t place = rmq_pop_place_of(w, e);
+    return place < p->places && p->topics[place].length && (int64_t)e->base_offset < p->ends[place];
+}
+
+static int next_point(struct rmq_pop_points *p, struct point *point, uint32_t *look)
+{
+    struct rmq_pop_windows *w = p->windows;
+    for (; *look && !rmq_pop_points_is_over(p) && !p->does_not_fit; p->next++, --*look) {
+        if (!is_wanted(p, p->next) || !(point->entry_count = entries_of(p, p->next, point->entries)))
             continue;
-        if (!p->topics[rmq_pop_place_of(w, e)].length || !(count = entries_of(p, p->next, entries)))
-            continue;
-        point->first = e;
-        point->start = rmq_pop_start_of(e);
+        point->first = &w->entries[p->next];
+        point->start = rmq_pop_start_of(point->first);
         point->count = 0;
-        for (uint32_t i = 0; i < count; i++)
-            for (uint64_t open = open_bits(w, entries[i]); open; open &= open - 1)
-                point->offsets[point->count++] = (int64_t)w->entries[entries[i]].base_offset + __builtin_ctzll(open);
+        for (uint32_t i = 0; i < point->entry_count; i++)
+            for (uint64_t open = open_bits(w, point->entries[i]); open; open &= open - 1)
+                point->offsets[point->count++] = (int64_t)w->entries[point->entries[i]].base_offset + __builtin_ctzll(open);
         return 1;
     }
     return 0;
+}
+
+static void note_made(struct rmq_pop_points *p, const uint32_t *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (entries[i] < p->entries)
+            p->made[entries[i]] = p->windows->entries[entries[i]].check;
 }
 
 uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w) { return w->entries_end ? w->entries_end : 1; }
@@ -94,7 +113,8 @@ uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t 
         const struct rmq_pop_entry *e = &w->entries[at - 1];
         if (e->window != window || e->pop_time_ms != pop_time_ms || rmq_pop_start_of(e) != start_offset)
             continue;
-        p->left_out[at - 1] |= leave_out != 0;
+        if (leave_out)
+            note_made(p, &(uint32_t){at - 1}, 1);
         for (uint64_t open = open_bits(w, at - 1); open; open &= open - 1, count++)
             if (count < room)
                 offsets[count] = (int64_t)e->base_offset + __builtin_ctzll(open);
@@ -234,11 +254,11 @@ static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const 
         p->due_ms = deliver_ms + RMQ_POP_POINT_EARLIER_MS;
 }
 
-uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room)
+uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room, uint32_t look)
 {
     struct point point;
     uint32_t made = 0;
-    while (next_point(p, &point)) {
+    while (next_point(p, &point, &look)) {
         uint32_t records = (point.count + RMQ_POP_POINT_MESSAGES - 1) / RMQ_POP_POINT_MESSAGES;
         uint64_t needed = records * bytes_max(p, rmq_pop_place_of(p->windows, point.first));
         if (records > room - made || needed > p->arena_end - p->arena_at) {
@@ -249,8 +269,10 @@ uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *reque
             uint32_t left = point.count - from;
             fill_request(p, &requests[made++], &point, from, left < RMQ_POP_POINT_MESSAGES ? left : RMQ_POP_POINT_MESSAGES);
         }
+        note_made(p, point.entries, point.entry_count);
         p->messages += point.count;
         p->next++;
+        look--;
     }
     return made;
 }

@@ -1,8 +1,12 @@
 /* pop_check_points.h: open messages as RocketMQ's check points: a record in the timer topic, or in the revive topic if its
- * time is over. `ringmq.pop.hand_over` calls it at a stop, when no copy is under way. Twin: ringmq/pop/check_points_twin.py.
+ * time is over. `ringmq.pop.hand_over` calls it at a stop, and `ringmq.pop.pull_switch` while consumers go on. Twin:
+ * ringmq/pop/check_points_twin.py.
  *
  * A check point has the open messages of one pop of one queue. Those that are done are left out of it, so it needs no record of
- * their acknowledgements.
+ * their acknowledgements. A message whose copy is with write counts as open: the copy may fail.
+ *
+ * A pass goes over all entries, some a call. A message may move meanwhile to an entry that the pass has gone by. So passes are
+ * repeated until one that is made in one go finds nothing, or little.
  */
 #ifndef RMQ_POP_CHECK_POINTS_H
 #define RMQ_POP_CHECK_POINTS_H
@@ -23,6 +27,8 @@ struct rmq_pop_points {
     struct rmq_pop_windows *windows;
     const uint8_t *texts;
     const struct rmq_pop_point_text *groups, *topics; /* by place of the window; length 0: the window has no check points */
+    const int64_t *ends;             /* by place: messages at or above this offset have none */
+    uint32_t places, entries;        /* lengths of these arrays, and of `made`. What lies behind has no check points */
     struct rmq_pop_point_text broker, revive_topic;
     const uint32_t *revive_slots, *revive_ids; /* queues of the revive topic, by the revive queue of a receipt: slot and queue id */
     uint32_t revive_queues, revive_topic_id;
@@ -33,9 +39,9 @@ struct rmq_pop_points {
     uint64_t arena_at, arena_end;    /* free bytes */
     uint8_t born_host[16];
     uint32_t born_port, born_v6;
-    uint8_t *left_out;               /* by entry: 1 = its pop has a check point already. rmq_pop_points_known sets it */
+    uint32_t *made;                  /* by entry: its `check`, if its pop has a check point. Another entry in its place differs */
     /* goes on from call to call */
-    uint32_t next;                   /* entry */
+    uint32_t next;                   /* entry. 0: a pass begins */
     uint64_t messages, records;      /* so far */
     int64_t due_ms;                  /* of the last one that is due */
     uint32_t does_not_fit;           /* 1 = the next pop has more than RMQ_POP_ENTRY_MESSAGES entries, or no room: no more are made */
@@ -46,9 +52,10 @@ uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w); /* places of e
  * `room`. `leave_out`: it has a check point that a RocketMQ broker will still read, so it gets no other one. */
 uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int leave_out,
                               int64_t *offsets, uint32_t room);
-/* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. 0: there are no
- * more, or p->does_not_fit is set. p->arena_at is behind the bytes of the last one. */
-uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room);
+/* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. It looks at `look` entries
+ * at most. p->arena_at is behind the bytes of the last one. Returns their number, also 0 if p->does_not_fit is set. */
+uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room, uint32_t look);
+int rmq_pop_points_is_over(const struct rmq_pop_points *p); /* the pass has looked at all entries */
 /* The parts of a request that all records share: origin, kind, flags. */
 void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request);
 /* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that
