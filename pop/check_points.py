@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records
+from ringmq.pop.record_targets import Targets
 from ringmq.pop.revive_records import BATCH_ACK, Acks
 from ringmq.pop.window_names import Key, Window
 from ringmq.services.kit.submissions import submit_all
@@ -27,17 +26,6 @@ ALL = 0xFFFF_FFFF
 
 class HandOverError(Exception):
     """The store cannot be handed over as it should. The message names the cause."""
-
-
-class Targets(Struct, frozen=True):
-    """Queues: topic id, queue slot, queue id. `timer`: None if timers are off, and records go to the revive topic.
-
-    `revive`: by the queue that a receipt names. Another queue stands in the place of one that is missing."""
-
-    revive_topic: str
-    revive: list[tuple[int, int, int]]
-    timer: tuple[int, int, int] | None
-    precision_ms: int
 
 
 class Ending(NamedTuple):
@@ -70,7 +58,7 @@ class CheckPoints:
         ids = ffi.new("uint32_t[]", [queue_id for _, _, queue_id in targets.revive])
         kept = ffi.from_buffer(bytes(self._texts))
         arena = ffi.from_buffer(port.arena, require_writable=True)
-        self._ends = ffi.new("int64_t[]", [LONG_MAX] * places)
+        self._ends = ffi.new("int64_t[]", places)
         self._kept = groups, topics, slots, ids, kept, arena
         native.windows, native.texts, native.groups, native.topics = windows, kept, groups, topics
         native.ends, native.places = self._ends, places
@@ -98,8 +86,8 @@ class CheckPoints:
             ffi.memmove(made, self._made, 4 * native.entries)
             self._made = native.made = made
             native.entries = entries
-        for place in range(native.places if ends is not None else 0):
-            self._ends[place] = ends.get(place, 0)
+        for place in range(native.places):
+            self._ends[place] = LONG_MAX if ends is None else ends.get(place, 0)
         native.next = 0
 
     def leave_out(self, place: int) -> None:

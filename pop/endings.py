@@ -7,11 +7,9 @@ from typing import Protocol
 
 from ringmq.pop.check_points import Ending
 from ringmq.pop.open_pops import OpenPops
+from ringmq.pop.record_notice import LATE_MS
 from ringmq.pop.revive_records import EARLIER_MS, Acks
 from ringmq.pop.window_names import Key, Window
-
-LATE_MS = 5000
-"""A record may leave the timer so much later than its time."""
 
 
 class Points(Protocol):

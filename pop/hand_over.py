@@ -14,26 +14,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
-from ringmq.pop.check_points import CheckPoints, Ending, HandOverError, Targets
-from ringmq.pop.endings import LATE_MS, endings_of
+from ringmq.pop.check_points import CheckPoints, Ending, HandOverError
+from ringmq.pop.endings import endings_of
 from ringmq.pop.open_pops import OpenPops
 from ringmq.pop.questions import HandledAsk, PopAsks
-from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
+from ringmq.pop.record_notice import LATE_MS, KeptNotice, RecordNotice
 from ringmq.pop.record_scan import RecordScan
+from ringmq.pop.record_targets import Targets, targets_of
 from ringmq.pop.revive_records import REVIVE_GROUP
 from ringmq.pop.window_names import WindowNames
 from ringmq.remoting import names
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.log_view import LogView
-from ringmq.services.topics import Topics
 from ringmq.store.message_store import MessageStore
 
 STEP_S = 0.0005
@@ -50,27 +49,21 @@ class HandOver:
     """
 
     def __init__(
-        self, *, plane: Plane, port: Port, root: Path, windows: Any, names: WindowNames, control: PopAsks,
+        self, *, plane: Plane, port: Port, notice: KeptNotice, windows: Any, names: WindowNames, control: PopAsks,
         config: Callable[[], BrokerConfig], store: Callable[[], MessageStore], log: Callable[[], LogView],
         are_stored: Callable[[], bool], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._plane, self._port, self._root, self._windows = plane, port, root, windows
+        self._plane, self._port, self._notice, self._windows = plane, port, notice, windows
         self._names, self._control, self._config, self._store = names, control, config, store
         self._log, self._are_stored, self._log_line = log, are_stored, log_line
-        self._notice = read_notice(root)
         self._deadline_ms = self._next_tell_ms = 0
-
-    @property
-    def waits(self) -> bool:
-        """True while records of a RocketMQ broker, or for one, may be in the timer."""
-        return self._notice.until_ms + LATE_MS > wall_ms()
 
     def run(self, deadline_ms: int, *, is_ready: bool) -> None:
         """Hand over what is open, if the configuration says so, or nothing is. `is_ready`: no copy is under way, and
         the windows know every copy. Raises OSError and HandOverError."""
         self._deadline_ms = deadline_ms
         self._next_tell_ms = monotonic_ms() + TELL_MS
-        targets = self._targets()
+        targets = targets_of(self._plane, self._config())
         has_open = bool(lib.rmq_pop_counts_of(self._windows).open)
         if has_open and not self._config().pop_export_at_stop:
             return
@@ -82,20 +75,9 @@ class HandOver:
         if not is_ready:
             raise HandOverError("the start has not ended, or copies of messages are under way")
         ends = [int(self._plane.queue(slot).max_offset) for _, slot, _ in targets.revive]
-        if has_open or self.waits:
+        if has_open or self._notice.waits:
             self._write(targets, has_open=has_open)
         self._commit_handled(targets, ends)
-
-    def _targets(self) -> Targets | None:
-        config, topics = self._config(), Topics(self._plane)
-        topic = names.revive_topic(config.broker_cluster_name)
-        found = [topics.queue(topic, queue_id) for queue_id in range(config.revive_queue_num)]
-        timer = topics.queue(names.WHEEL_TIMER_TOPIC, 0) if config.timer_wheel_enable else None
-        there = [queue for queue in found if queue is not None]
-        if not there:
-            return None
-        revive = [queue or there[queue_id % len(there)] for queue_id, queue in enumerate(found)]
-        return Targets(topic, revive, timer, config.timer_precision_ms)
 
     # ---- records ----
 
@@ -104,15 +86,15 @@ class HandOver:
         points = CheckPoints(
             self._plane, self._port, self._windows, self._names.all(), self._config().broker_name, targets, wall_ms()
         )
-        before = self._notice if self.waits else RecordNotice(log_end)
-        endings = self._endings(points) if self.waits else []
+        before = self._notice.now if self._notice.waits else RecordNotice(log_end)
+        endings = self._endings(points) if self._notice.waits else []
         if has_open:  # a death on the way leaves records that the next stop has to find
-            self._note(RecordNotice(before.since, wall_ms() + lib.RMQ_POP_INVISIBLE_MS_MAX))
+            self._notice.keep(RecordNotice(before.since, wall_ms() + lib.RMQ_POP_INVISIBLE_MS_MAX))
         try:
             self._append_all(points, endings, has_open=has_open)
         finally:
             if has_open:
-                self._note(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
+                self._notice.keep(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
         self._check_time("the records are not on the disk")
         self._log().sync(log_end, points.log_end)  # the log may have new files since the start
         self._commit()
@@ -143,10 +125,6 @@ class HandOver:
         if points.refused:
             raise HandOverError(f"write refuses a record (cause {points.refused})")
 
-    def _note(self, notice: RecordNotice) -> None:
-        write_notice(self._root, notice)
-        self._notice = notice
-
     def _wait(self, progress: str) -> None:
         now_ms = self._check_time(progress)
         if now_ms >= self._next_tell_ms:
@@ -167,7 +145,7 @@ class HandOver:
         now_ms, found = wall_ms(), OpenPops()
         scan = RecordScan(self._store(), lambda topic, queue_id: -1)
         delay_ms = self._config().timer_max_delay_sec * 1000
-        timed = scan.timed(now_ms - LATE_MS, delay_ms, self._notice.since, self._check_scan)
+        timed = scan.timed(now_ms - LATE_MS, delay_ms, self._notice.now.since, self._check_scan)
         for count, record in enumerate(timed):
             if count == WAITING_MAX:
                 text = f"more than {WAITING_MAX} records for a RocketMQ broker wait in the timer"

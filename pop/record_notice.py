@@ -27,6 +27,8 @@ FILE = "records"
 BYTES_MAX = 256
 WAIT_MS_MAX = int(lib.RMQ_POP_INVISIBLE_MS_MAX) + 3_600_000
 """From the time of the file until the last record is due: an invisible time, and an hour."""
+LATE_MS = 5000
+"""A record may leave the timer so much later than its time."""
 _Number = Annotated[int, Meta(ge=0, le=LONG_MAX)]
 
 
@@ -62,3 +64,22 @@ def write_notice(root: Path, notice: RecordNotice) -> None:
     """Replace the file durably, with the time bounded. Raises OSError."""
     text = msgspec.json.encode(notice.bounded(wall_ms())) if notice.until_ms else None
     replace_or_remove(root / FOLDER / FILE, text)
+
+
+class KeptNotice:
+    """The notice of the store, for all parts of a process that write records."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises OSError."""
+        self._root = root
+        self.now = read_notice(root)
+
+    @property
+    def waits(self) -> bool:
+        """True while records of a RocketMQ broker, or for one, may be in the timer."""
+        return self.now.until_ms + LATE_MS > wall_ms()
+
+    def keep(self, notice: RecordNotice) -> None:
+        """Replace it, here and on the disk. Raises OSError."""
+        write_notice(self._root, notice)
+        self.now = notice

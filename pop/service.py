@@ -14,6 +14,7 @@ from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.order_file import OrderFile
+from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.revival_words import RevivalWord
@@ -37,14 +38,14 @@ class PopService(Part):
 
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
-        offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver, snapshots: Snapshots,
-        gauges: Gauges, close_memory: Callable[[bool], None], log_line: Callable[[str], None],
+        offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver, notice: KeptNotice,
+        snapshots: Snapshots, gauges: Gauges, close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
         self._changes, self._orders, self._hand_over, self._snapshots = changes, orders, hand_over, snapshots
-        self._close_memory, self._log_line = close_memory, log_line
+        self._notice, self._close_memory, self._log_line = notice, close_memory, log_line
         self._lines = LogLines(log_line)
         self._has_failed = self._lacks_room = False
 
@@ -98,7 +99,7 @@ class PopService(Part):
     def is_idle(self) -> bool:
         """See Part. A worker without open messages may end: a pop starts it again."""
         are_idle = self._desk.is_idle and self._revival.is_idle
-        has_more = self._changes.is_busy or self._hand_over.waits
+        has_more = self._changes.is_busy or self._notice.waits
         is_done = self._recovery.is_done and are_idle and not has_more
         return is_done and not lib.rmq_pop_counts_of(self._windows).open
 

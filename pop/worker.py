@@ -24,6 +24,7 @@ from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.order_file import OrderFile
 from ringmq.pop.questions import PopAsks
+from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.service import PopService
@@ -98,14 +99,15 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
         Backlog(windows, words, lambda: config().pop_revive_grace_ms),
     )  # fmt: skip
+    notice = KeptNotice(root)
     hand_over = HandOver(
-        plane=plane, port=port, root=root, windows=windows, names=desk.windows, control=control, config=config,
+        plane=plane, port=port, notice=notice, windows=windows, names=desk.windows, control=control, config=config,
         store=lambda: MessageStore(store_config(config())), log=log_view, are_stored=lambda: offsets.are_stored,
         log_line=log.info,
     )  # fmt: skip
     return PopService(
         plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
-        orders=orders, hand_over=hand_over, snapshots=snapshots, gauges=gauges,
+        orders=orders, hand_over=hand_over, notice=notice, snapshots=snapshots, gauges=gauges,
         recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 

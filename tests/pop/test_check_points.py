@@ -10,9 +10,10 @@ import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records as records
-from ringmq.pop.check_points import ALL, OPEN_MAX, CheckPoints, HandOverError, Targets
+from ringmq.pop.check_points import ALL, OPEN_MAX, CheckPoints, HandOverError
 from ringmq.pop.check_points_twin import OpenEntry, Point, check_points
 from ringmq.pop.memory import remove_lasting
+from ringmq.pop.record_targets import Targets
 from ringmq.pop.revive_records import Pop, read_record
 from ringmq.pop.window_names import Key, Window
 from tests.pop.memory_kit import entry, open_memory

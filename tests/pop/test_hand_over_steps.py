@@ -12,10 +12,11 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
-from ringmq.pop import hand_over
+from ringmq.pop import hand_over, record_targets
 from ringmq.pop.check_points import HandOverError
 from ringmq.pop.hand_over import HandOver
-from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
+from ringmq.pop.record_notice import KeptNotice, RecordNotice, read_notice, write_notice
+from ringmq.pop.record_targets import targets_of
 from ringmq.pop.window_names import Key, Window
 from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
@@ -43,7 +44,7 @@ class Stage:
         self.exports = True
         (root / "pop").mkdir()
         monkeypatch.setattr(hand_over, "CheckPoints", lambda *_: self)
-        monkeypatch.setattr(hand_over, "Topics", lambda plane: self)
+        monkeypatch.setattr(record_targets, "Topics", lambda plane: self)
         monkeypatch.setattr(hand_over, "RecordScan", lambda store, handled: self)
         monkeypatch.setattr(hand_over, "endings_of", lambda *_: list(self.endings))
         monkeypatch.setattr(hand_over, "lib", SimpleNamespace(
@@ -54,8 +55,9 @@ class Stage:
         plane: Any = SimpleNamespace(
             watermarks=marks, group_find=lambda group: None, queue=lambda slot: SimpleNamespace(max_offset=7)
         )
+        self.plane, self.notice = plane, KeptNotice(root)
         self.hand_over = HandOver(
-            plane=plane, port=self, root=root, windows=None, names=self, control=self,  # type: ignore[arg-type]
+            plane=plane, port=self, notice=self.notice, windows=None, names=self, control=self,  # type: ignore[arg-type]
             config=lambda: BrokerConfig(pop_export_at_stop=self.exports), store=self.store, log=self.log,
             are_stored=lambda: self.answers, log_line=lambda line: None,
         )  # fmt: skip
@@ -64,7 +66,7 @@ class Stage:
         """An earlier stop has left records that wait in the timer."""
         self.endings = list(endings)
         write_notice(self.root, RecordNotice(500, DUE_MS))
-        self.hand_over._notice = read_notice(self.root)
+        self.notice.now = read_notice(self.root)
 
     def run(self, within_ms: int = 5000, *, is_ready: bool = True) -> list[str]:
         self.hand_over.run(monotonic_ms() + within_ms, is_ready=is_ready)
@@ -147,7 +149,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 def test_offsets_follow_records_that_are_on_disk(stage: Stage) -> None:
     assert stage.run() == ["append", "append", "sync", f"offsets {hand_over.COMMITS}", "offsets 4", "handled {6}"]
     assert read_notice(stage.root) == RecordNotice(1000, DUE_MS)
-    assert stage.hand_over.waits
+    assert stage.notice.waits
     assert 2 not in stage.committed, "the table has this offset"
 
 
@@ -219,7 +221,7 @@ def test_without_the_setting_open_messages_stay_where_they_are(stage: Stage) -> 
 def test_without_open_messages_only_the_revive_group_moves(stage: Stage) -> None:
     stage.open, stage.exports = 0, False
     assert stage.run() == ["handled {6}"]
-    assert not stage.hand_over.waits and not (stage.root / "pop" / "records").exists()
+    assert not stage.notice.waits and not (stage.root / "pop" / "records").exists()
 
 
 def test_a_queue_that_is_missing_has_no_offset(stage: Stage) -> None:
@@ -227,7 +229,7 @@ def test_a_queue_that_is_missing_has_no_offset(stage: Stage) -> None:
     stage.missing = (2,)
     stage.run()
     assert stage.offsets == (6, 6, -1, 6, 6, 6, 6, 6)
-    targets = stage.hand_over._targets()
+    targets = targets_of(stage.plane, BrokerConfig())
     assert targets is not None and [queue_id for _, _, queue_id in targets.revive] == [0, 1, 3, 3, 4, 5, 6, 7]
 
 

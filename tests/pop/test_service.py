@@ -25,7 +25,9 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
-    parts_of = ("desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "snapshots", "gauges")
+    parts_of = (
+        "desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "notice", "snapshots", "gauges",
+    )  # fmt: skip
     others = {name: part(False) for name in parts_of}
     return PopService(
         plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,
@@ -94,7 +96,7 @@ def test_records_that_wait_for_another_broker_keep_the_worker() -> None:
     """The stop has to acknowledge those that are done. A worker that rests takes no part in it."""
     windows = NativeWindows(WindowMemory(4, 16), 0, 0)
     assert made(windows.native, [], []).is_idle
-    assert not made(windows.native, [], [], hand_over=part(True)).is_idle
+    assert not made(windows.native, [], [], notice=part(True)).is_idle
 
 
 def test_a_hand_over_that_fails_is_logged_and_the_memory_saved() -> None:
