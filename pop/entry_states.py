@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from ringmq.ipc.transitions import Cell, ignored, impossible, transitions
+from ringmq.native import lib
 
 
 class State(Enum):
@@ -192,7 +193,8 @@ def _fail(core: Any, event: CopyFailed, now_ms: int) -> Effects:
     record.due_ms = max(record.due_ms, event.mono_ms)
     if event.is_counted and not record.has_failed:
         record.has_failed = True
-        core.memory.store(entry, "attempts", min(entry.attempts + 1, 255))
+        more = (entry.attempts & lib.RMQ_POP_ATTEMPTS_MAX) < lib.RMQ_POP_ATTEMPTS_MAX
+        core.memory.store(entry, "attempts", entry.attempts + more)
     if entry.acked & entry.copied & event.bits:
         core.memory.store(entry, "copied", entry.copied & ~event.bits)
     core.leave_record(event.entry)

@@ -32,6 +32,7 @@ class Give(Struct, frozen=True):
     invisible_ms: int
     client: int = 0
     revive_queue: int = 0
+    in_log: bool = False
 
 
 class Record(Struct):
@@ -101,7 +102,7 @@ class EntryTwin:
         store(slot, "window", self.memory.window(event.place).id)
         store(slot, "client", give.client)
         store(slot, "revive_queue", give.revive_queue)
-        store(slot, "attempts", 0)
+        store(slot, "attempts", lib.RMQ_POP_IN_LOG if give.in_log else 0)
         store(slot, "check", entry_check(slot))
         self.set_state(event.entry, State.MOVING if event.moves else State.OPEN)
         self.link(event.entry, give.mono_ms + give.invisible_ms)

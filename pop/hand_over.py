@@ -102,6 +102,9 @@ class HandOver:
         self._log_line(f"{text} ({monotonic_ms() - began_ms} ms)")
 
     def _append_all(self, points: CheckPoints, endings: list[Ending], *, has_open: bool) -> None:
+        if has_open:  # these messages would get other receipts, which their check points do not name
+            for _, window in self._names.all():
+                lib.rmq_pop_leave_returned(self._windows, window.place)
         while has_open:
             requests, count = points.fill()
             if not count:

@@ -24,7 +24,7 @@ from ringmq.pop.names import Names
 from ringmq.pop.open_pops import OpenPop, OpenPops, plan_window
 from ringmq.pop.record_notice import RecordNotice, write_notice
 from ringmq.pop.record_scan import RecordScan, revive_topics
-from ringmq.pop.revive_records import POINT_MESSAGES_MAX, REVIVE_GROUP
+from ringmq.pop.revive_records import REVIVE_GROUP
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store import layout, markers
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 RECORDS_MAX = 10_000_000
 """The most records that a start reads. Each takes some 0.7 KB."""
+POP_MESSAGES_MAX: int = lib.RMQ_POP_POINT_MESSAGES
+"""Messages of a pop that no record names: a stop writes one check point of them."""
 TELL_MS = 5000
 """Time between two log lines while records are read."""
 
@@ -218,9 +220,10 @@ def _fill(windows: Any, names: Names, plan: _Plan, birth: int, start_id: int) ->
         lib.rmq_pop_set_committed(windows, place[0], plan.queue.committed, start_id)
     for one in plan.pops:
         start, invisible_ms = one.pop.start_offset, min(one.invisible_ms, lib.RMQ_POP_INVISIBLE_MS_MAX)
-        _give(windows, place[0], start, one.pop.pop_time_ms, invisible_ms, one.revive_queue, sorted(one.offsets))
-    for at in range(0, len(plan.missing), POINT_MESSAGES_MAX):  # a stop writes no pop of more entries
-        missing = plan.missing[at : at + POINT_MESSAGES_MAX]
+        opened = sorted(one.offsets)
+        _give(windows, place[0], start, one.pop.pop_time_ms, invisible_ms, one.revive_queue, opened, in_log=True)
+    for at in range(0, len(plan.missing), POP_MESSAGES_MAX):
+        missing = plan.missing[at : at + POP_MESSAGES_MAX]
         starts = ffi.new("int64_t[]", missing[:1])
         time_ms = int(lib.rmq_pop_time_for(windows, place, starts, 1, wall_ms()))
         _give(windows, place[0], missing[0], time_ms, 0, 0, missing)
@@ -228,11 +231,12 @@ def _fill(windows: Any, names: Names, plan: _Plan, birth: int, start_id: int) ->
 
 
 def _give(
-    windows: Any, place: int, start: int, time_ms: int, invisible_ms: int, revive_queue: int, offsets: list[int]
-) -> None:
+    windows: Any, place: int, start: int, time_ms: int, invisible_ms: int, revive_queue: int, offsets: list[int],
+    *, in_log: bool = False,
+) -> None:  # fmt: skip
     give = ffi.new("struct rmq_pop_give *", {
         "pop_time_ms": time_ms, "mono_ms": monotonic_ms(), "start_offset": start, "next_offset": 0,
-        "invisible_ms": invisible_ms, "revive_queue": revive_queue,
+        "invisible_ms": invisible_ms, "revive_queue": revive_queue, "in_log": in_log,
     })  # fmt: skip
     _check(lib.rmq_pop_window_give(windows, place, give, offsets, len(offsets)))
 

@@ -295,6 +295,23 @@ class WindowTwin(OrderTwin):
                 self.step(states.Acknowledged(entry, hits))
         return DONE if done else KNOWN if found else UNKNOWN, done
 
+    def note_in_log(self, place: int, start: int, pop_time_ms: int) -> None:
+        """`rmq_pop_note_in_log`."""
+        for entry in self._with_receipt(place, start, pop_time_ms):
+            slot = self.memory.entry(entry)
+            self.memory.store(slot, "attempts", slot.attempts | lib.RMQ_POP_IN_LOG)
+
+    def in_log(self, place: int, start: int, pop_time_ms: int, offset: int, bits: int) -> int:
+        """`rmq_pop_in_log`."""
+        count = 0
+        for entry in self._with_receipt(place, start, pop_time_ms):
+            slot, record = self.memory.entry(entry), self.records.get(entry)
+            if slot.attempts & lib.RMQ_POP_IN_LOG:
+                at = offset - slot.base_offset
+                without_copy = self.open_bits(entry) & ~(record.flying | record.stored if record else 0)
+                count += ((bits << at if at >= 0 else bits >> -at) & without_copy).bit_count()
+        return count
+
     def change(self, place: int, start: int, pop_time_ms: int, offset: int, give: Give) -> int:
         """`rmq_pop_change`. Raises NoRoomError: nothing changed."""
         found = self._with_receipt(place, start, pop_time_ms)
@@ -349,7 +366,8 @@ class WindowTwin(OrderTwin):
             self._note_mark(place)
             self.step(states.CameDue(entry))
             for bit in bits_of(bits):
-                found.append(Due(slot.window, place, slot.base_offset + bit, slot.pop_time_ms, slot.attempts))
+                attempts = slot.attempts & lib.RMQ_POP_ATTEMPTS_MAX
+                found.append(Due(slot.window, place, slot.base_offset + bit, slot.pop_time_ms, attempts))
 
     def _forget_old(self) -> None:
         for _ in range(FORGOTTEN_A_CALL):

@@ -222,7 +222,7 @@ def test_messages_without_a_record_are_pops_of_one_check_point(look: Any, monkey
     entries = [entry(memory, index) for index in range(int(memory.header.used_entries) - 1)]
     pops = Counter((int(one.window), int(one.base_offset - one.start_delta), int(one.pop_time_ms)) for one in entries)
     assert {one.state for one in entries} == {lib.RMQ_POP_RETURNED}
-    assert len(entries) % 65 == 0 and sorted(set(pops.values())) == [1, 64]
+    assert len(entries) % 65 == 0 and sorted(set(pops.values())) == [1, 32]
     memory.close(clean=False)
 
 

@@ -246,15 +246,50 @@ class Play:
             self.unsent_in_order, self.free_in_order, self.drop, self.make, self.set_unmarked, self.make_in_vain,
             self.reopen,
         ]  # fmt: skip
+        self.do_one_of(calls)
+
+    def do_one_of(self, calls: list[Callable[[], None]]) -> None:
         while not self.places():
             self.make()
         self.random.choice(calls)()
         self.pair.compare()
 
 
+class LogPlay(Play):
+    """Pops of which some have a check point in the log, from their beginning or since a stop."""
+
+    def give_at(self, start: int, following: int, places: list[int]) -> Give:
+        return structs.replace(super().give_at(start, following, places), in_log=self.random.random() < 0.3)
+
+    def note_in_log(self) -> None:
+        place, start, time_ms, offsets = self.some_receipt()
+        if place in self.places():
+            self.pair.call("note_in_log", place, start, time_ms)
+            assert self.pair.call("in_log", place, start, time_ms, offsets[0], 1) in (0, 1)
+
+    def look_in_log(self) -> None:
+        place, start, time_ms, _ = self.some_receipt()
+        if place in self.places():
+            offset, bits = start + self.random.choice((0, 0, 3, 64)), self.random.getrandbits(64) or 1
+            self.pair.call("in_log", place, start, time_ms, offset, bits)
+
+    def go(self) -> None:
+        self.do_one_of([
+            self.pop, self.pop, self.pop_again, self.ack, self.ack_all, self.change, self.unsent, self.due, self.land,
+            self.flush, self.pass_time, self.note_in_log, self.look_in_log, self.look_in_log, self.make, self.reopen,
+        ])  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_agree_after_each_call(seed: int) -> None:
     play = Play(seed)
+    for _ in range(STEPS):
+        play.go()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_agree_about_messages_in_the_log(seed: int) -> None:
+    play = LogPlay(seed)
     for _ in range(STEPS):
         play.go()
 

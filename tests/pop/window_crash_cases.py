@@ -21,6 +21,7 @@ from tests.pop.simulation import DeathError
 POINTS = points("pop-")
 ELSEWHERE = {
     "pop-cut-copied": "an ordered cut, below", "pop-cut-reviving": "an ordered cut, below",
+    "pop-entry-in-log": "check points of a stop, below",
     "pop-order-ended": "batches without room, below", "pop-start-order": "damage, below",
     "pop-start-window": "damage, below",
 }  # fmt: skip
@@ -190,6 +191,19 @@ def test_a_change_that_is_served_twice_has_one_receipt(lives: Lives, point: str)
     assert worker.changed_at(place, 0, structs.replace(again, client=8)) == -1
     assert worker.changed_at(place, 0, again) == NOW_MS + 1
     assert worker.ack(place, 0, NOW_MS + 1, 0, 1) == (lib.RMQ_POP_DONE, 1)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_stop_that_dies_at_its_check_points_leaves_open_messages(lives: Lives, nth: int) -> None:
+    worker = lives.next(f"pop-entry-in-log:{nth}")
+    place = worker.make(1, 0, 0, 0)
+    worker.give(place, give_at(0, 101), [0, 100])
+    with pytest.raises(DeathError):
+        worker.note_in_log(place, 0, NOW_MS)
+    worker = lives.next()
+    assert worker.in_log(place, 0, NOW_MS, 0, 1) == 1
+    assert worker.in_log(place, 0, NOW_MS, 100, 1) == nth - 1
+    assert worker.ack(place, 0, NOW_MS, 100, 1) == worker.ack(place, 0, NOW_MS, 0, 1) == (lib.RMQ_POP_DONE, 1)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 9])

@@ -82,6 +82,12 @@ class NativeWindows:
         done = ffi.new("uint32_t *")
         return int(lib.rmq_pop_ack(self.native, place, start, pop_time_ms, offset, bits, done)), int(done[0])
 
+    def note_in_log(self, place: int, start: int, pop_time_ms: int) -> None:
+        lib.rmq_pop_note_in_log(self.native, place, start, pop_time_ms)
+
+    def in_log(self, place: int, start: int, pop_time_ms: int, offset: int, bits: int) -> int:
+        return int(lib.rmq_pop_in_log(self.native, place, start, pop_time_ms, offset, bits))
+
     def change(self, place: int, start: int, pop_time_ms: int, offset: int, give: Give) -> int:
         found = lib.rmq_pop_change(self.native, place, start, pop_time_ms, offset, native_give(give))
         return int(_checked(found, found))

@@ -270,6 +270,7 @@ uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *reque
             fill_request(p, &requests[made++], &point, from, left < RMQ_POP_POINT_MESSAGES ? left : RMQ_POP_POINT_MESSAGES);
         }
         note_made(p, point.entries, point.entry_count);
+        rmq_pop_note_in_log(p->windows, rmq_pop_place_of(p->windows, point.first), point.start, point.first->pop_time_ms);
         p->messages += point.count;
         p->next++;
         look--;

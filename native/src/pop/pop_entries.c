@@ -76,7 +76,7 @@ uint32_t rmq_pop_entry_make(struct rmq_pop_windows *w, uint32_t place, const str
     e->window = w->windows[place].id;
     e->client = give->client;
     e->revive_queue = give->revive_queue;
-    e->attempts = 0;
+    e->attempts = give->in_log ? RMQ_POP_IN_LOG : 0;
     e->check = rmq_pop_entry_check(e);
     RMQ_CRASH("pop-entry-filled");
     RMQ_POP_STORE(e->state, state);

@@ -60,6 +60,20 @@ static inline uint64_t rmq_pop_receipt_hash(uint32_t window, int64_t start, int6
     return rmq_pop_mix(rmq_pop_mix((uint64_t)start ^ (uint64_t)window << 44) ^ (uint64_t)pop_time_ms);
 }
 static inline uint64_t rmq_pop_block_hash(uint32_t window, uint64_t block) { return rmq_pop_mix(block ^ (uint64_t)window << 44); }
+/* The messages offset + i, for each bit i of `bits`, as bits of the entry. */
+static inline uint64_t rmq_pop_bits_in(const struct rmq_pop_entry *e, int64_t offset, uint64_t bits)
+{
+    int64_t at = offset - (int64_t)e->base_offset;
+    return at >= 0 ? (at < RMQ_POP_ENTRY_MESSAGES ? bits << at : 0) : (at > -RMQ_POP_ENTRY_MESSAGES ? bits >> -at : 0);
+}
+/* Messages of an IN_LOG entry without a copy in the log. */
+static inline uint64_t rmq_pop_in_log_bits(const struct rmq_pop_windows *w, uint32_t entry)
+{
+    const struct rmq_pop_record *record = rmq_pop_record_of(w, entry);
+    if (!(w->entries[entry].attempts & RMQ_POP_IN_LOG))
+        return 0;
+    return rmq_pop_open_bits(&w->entries[entry]) & ~(record ? record->flying | record->stored : 0);
+}
 /* Bit of an offset in the entry; 0 if it lies outside. */
 static inline uint64_t rmq_pop_bit(const struct rmq_pop_entry *e, int64_t offset)
 {
@@ -67,6 +81,9 @@ static inline uint64_t rmq_pop_bit(const struct rmq_pop_entry *e, int64_t offset
     return at < RMQ_POP_ENTRY_MESSAGES ? 1ull << at : 0;
 }
 
+/* The first entry + 1 with a receipt, and the next one behind entry + 1 `at`; 0: there is none. */
+uint32_t rmq_pop_receipt_first(const struct rmq_pop_windows *w, uint32_t window, int64_t start, int64_t pop_time_ms);
+uint32_t rmq_pop_receipt_next(const struct rmq_pop_windows *w, uint32_t at, uint32_t window, int64_t start, int64_t pop_time_ms);
 void rmq_pop_note_pop(struct rmq_pop_windows *w, uint32_t place, int64_t pop_time_ms);
 uint32_t rmq_pop_window_check(const struct rmq_pop_window *window);
 uint32_t rmq_pop_entry_check(const struct rmq_pop_entry *entry);

@@ -30,6 +30,8 @@
  *     pop-copy-gone]. With both bits it counts as withdrawn, and no copy comes.
  *   - A copy that was not stored may count an attempt [pop-copy-attempted], then clears `copied` of a withdrawn message
  *     [pop-copy-missed]. A start copies again what is open.
+ *   - A check point of open messages goes into the log: IN_LOG of their entries is stored before [pop-entry-in-log]. With the bit
+ *     and without the record, acknowledgements have records that a RocketMQ broker passes over.
  *   - A queue that was cut: its messages are done [pop-clamp-acked], they have no copies [pop-clamp-copied], and `next_offset` moves
  *     last [pop-clamp-next-offset]. The next start cuts as long as it has not moved.
  *   - A log that was cut: an entry is REVIVING [pop-cut-reviving] before its copies are forgotten [pop-cut-copied]. The cut is made
@@ -71,6 +73,8 @@
 #define RMQ_POP_MOVING 5     /* an old entry may still have them. It counts as OPEN */
 
 #define RMQ_POP_CHANGED 0x8000 /* bit of revive_queue: a change of the invisible time has made the entry, and no pop */
+#define RMQ_POP_IN_LOG 0x80    /* bit of attempts: the log has a check point of the messages, which a RocketMQ broker would read */
+#define RMQ_POP_ATTEMPTS_MAX 127
 
 struct rmq_pop_entry {
     uint64_t base_offset;    /*  0 */
@@ -85,7 +89,7 @@ struct rmq_pop_entry {
     uint32_t client;         /* 52 hash of the connection that popped, 0 = unknown */
     uint16_t revive_queue;   /* 56 of the receipt; the highest bit is RMQ_POP_CHANGED */
     uint8_t state;           /* 58 */
-    uint8_t attempts;        /* 59 to store the copies, that failed for a cause of the message's own */
+    uint8_t attempts;        /* 59 to store the copies, that failed for a cause of the message's own; the highest bit is RMQ_POP_IN_LOG */
     uint32_t check;          /* 60 CRC-32 of 0..15, 24..39, 48..57; never 0. `present` never changes while an entry lives */
 };
 

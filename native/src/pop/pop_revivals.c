@@ -86,7 +86,7 @@ uint32_t rmq_pop_due(struct rmq_pop_windows *w, int64_t mono_ms, struct rmq_pop_
         for (; open; open &= open - 1)
             due[count++] = (struct rmq_pop_due){.window = e->window, .place = place, .pop_time_ms = e->pop_time_ms,
                                                 .queue_offset = (int64_t)e->base_offset + __builtin_ctzll(open),
-                                                .attempts = e->attempts};
+                                                .attempts = e->attempts & RMQ_POP_ATTEMPTS_MAX};
     }
     return count;
 }
@@ -162,7 +162,7 @@ void rmq_pop_copy_failed(struct rmq_pop_windows *w, uint32_t window_id, int64_t 
     record->due_ms = mono_ms > record->due_ms ? mono_ms : record->due_ms;
     if (is_counted && !record->has_failed) {
         record->has_failed = 1;
-        e->attempts += e->attempts < UINT8_MAX;
+        e->attempts += (e->attempts & RMQ_POP_ATTEMPTS_MAX) < RMQ_POP_ATTEMPTS_MAX;
         RMQ_CRASH("pop-copy-attempted");
     }
     if (e->acked & e->copied & bit) { /* it was withdrawn, and there is none */

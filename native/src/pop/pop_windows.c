@@ -195,16 +195,21 @@ static uint32_t with_receipt(const struct rmq_pop_windows *w, uint32_t at, uint3
     return at;
 }
 
-static uint32_t first_with_receipt(const struct rmq_pop_windows *w, uint32_t window, int64_t start, int64_t pop_time_ms)
+uint32_t rmq_pop_receipt_first(const struct rmq_pop_windows *w, uint32_t window, int64_t start, int64_t pop_time_ms)
 {
     uint32_t at = rmq_pop_hash_first(&w->receipts, rmq_pop_receipt_hash(window, start, pop_time_ms));
     return with_receipt(w, at, window, start, pop_time_ms);
 }
 
+uint32_t rmq_pop_receipt_next(const struct rmq_pop_windows *w, uint32_t at, uint32_t window, int64_t start, int64_t pop_time_ms)
+{
+    return with_receipt(w, w->receipts.next[at - 1], window, start, pop_time_ms);
+}
+
 int64_t rmq_pop_time_for(struct rmq_pop_windows *w, const uint32_t *places, const int64_t *starts, uint32_t count, int64_t pop_time_ms)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (first_with_receipt(w, w->windows[places[i]].id, starts[i], pop_time_ms)) {
+        if (rmq_pop_receipt_first(w, w->windows[places[i]].id, starts[i], pop_time_ms)) {
             pop_time_ms++;
             i = (uint32_t)-1;
         }
@@ -322,8 +327,8 @@ int rmq_pop_give_again(struct rmq_pop_windows *w, uint32_t place, const struct r
         if (bits & rmq_pop_open_bits(e))
             finish(w, entry, bits & rmq_pop_open_bits(e));
     }
-    uint32_t id = w->windows[place].id, at = first_with_receipt(w, id, give->start_offset, give->pop_time_ms);
-    for (; at; at = with_receipt(w, w->receipts.next[at - 1], id, give->start_offset, give->pop_time_ms)) {
+    uint32_t id = w->windows[place].id, at = rmq_pop_receipt_first(w, id, give->start_offset, give->pop_time_ms);
+    for (; at; at = rmq_pop_receipt_next(w, at, id, give->start_offset, give->pop_time_ms)) {
         if (w->entries[at - 1].state != RMQ_POP_MOVING)
             continue;
         rmq_pop_touch(w->pages, &w->entries[at - 1]);
@@ -350,9 +355,8 @@ static uint64_t with_copies(const struct rmq_pop_windows *w, uint32_t entry, uin
 static uint32_t ack_one(struct rmq_pop_windows *w, uint32_t entry, int64_t offset, uint64_t bits)
 {
     struct rmq_pop_entry *e = &w->entries[entry];
-    int64_t at = offset - (int64_t)e->base_offset;
-    bits = at >= 0 ? (at < SPAN ? bits << at : 0) : (at > -SPAN ? bits >> -at : 0);
     const struct rmq_pop_record *record = rmq_pop_record_of(w, entry);
+    bits = rmq_pop_bits_in(e, offset, bits);
     bits &= e->present & ~e->acked & ~(record ? record->seen : 0); /* a pop has passed the copy: it is too late */
     if (!bits)
         return 0;
@@ -371,7 +375,7 @@ static uint32_t ack_one(struct rmq_pop_windows *w, uint32_t entry, int64_t offse
 int rmq_pop_ack(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int64_t offset, uint64_t bits,
                 uint32_t *done)
 {
-    uint32_t id = w->windows[place].id, next, at = first_with_receipt(w, id, start_offset, pop_time_ms);
+    uint32_t id = w->windows[place].id, next, at = rmq_pop_receipt_first(w, id, start_offset, pop_time_ms);
     int is_known = at != 0;
     for (*done = 0; at; at = with_receipt(w, next, id, start_offset, pop_time_ms)) {
         next = w->receipts.next[at - 1];
@@ -380,16 +384,36 @@ int rmq_pop_ack(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset,
     return *done ? RMQ_POP_DONE : is_known ? RMQ_POP_KNOWN : RMQ_POP_UNKNOWN;
 }
 
+void rmq_pop_note_in_log(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms)
+{
+    uint32_t id = w->windows[place].id, at = rmq_pop_receipt_first(w, id, start_offset, pop_time_ms);
+    for (; at; at = rmq_pop_receipt_next(w, at, id, start_offset, pop_time_ms)) {
+        struct rmq_pop_entry *e = &w->entries[at - 1];
+        rmq_pop_touch(w->pages, e);
+        RMQ_POP_STORE(e->attempts, e->attempts | RMQ_POP_IN_LOG);
+        RMQ_CRASH("pop-entry-in-log");
+    }
+}
+
+uint32_t rmq_pop_in_log(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int64_t offset,
+                        uint64_t bits)
+{
+    uint32_t id = w->windows[place].id, at = rmq_pop_receipt_first(w, id, start_offset, pop_time_ms), count = 0;
+    for (; at; at = rmq_pop_receipt_next(w, at, id, start_offset, pop_time_ms))
+        count += (uint32_t)__builtin_popcountll(rmq_pop_bits_in(&w->entries[at - 1], offset, bits) & rmq_pop_in_log_bits(w, at - 1));
+    return count;
+}
+
 static int is_held(const struct rmq_pop_entry *e) { return e->state == RMQ_POP_OPEN || e->state == RMQ_POP_RETURNED; }
 
 int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int64_t offset,
                    const struct rmq_pop_give *give)
 {
-    uint32_t id = w->windows[place].id, at = first_with_receipt(w, id, start_offset, pop_time_ms);
+    uint32_t id = w->windows[place].id, at = rmq_pop_receipt_first(w, id, start_offset, pop_time_ms);
     if (!at)
         return RMQ_POP_UNKNOWN;
     while (at && !(rmq_pop_bit(&w->entries[at - 1], offset) & rmq_pop_open_bits(&w->entries[at - 1])))
-        at = with_receipt(w, w->receipts.next[at - 1], id, start_offset, pop_time_ms);
+        at = rmq_pop_receipt_next(w, at, id, start_offset, pop_time_ms);
     if (!at || !is_held(&w->entries[at - 1]))
         return RMQ_POP_KNOWN;
     int rc = rmq_pop_entries_ready(w, 1);
@@ -422,9 +446,9 @@ int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t of
 
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms)
 {
-    uint32_t id = w->windows[place].id, at = first_with_receipt(w, id, start_offset, pop_time_ms);
+    uint32_t id = w->windows[place].id, at = rmq_pop_receipt_first(w, id, start_offset, pop_time_ms);
     int is_known = at != 0 || rmq_pop_order_unsent(w, place, start_offset, pop_time_ms);
-    for (; at; at = with_receipt(w, w->receipts.next[at - 1], id, start_offset, pop_time_ms))
+    for (; at; at = rmq_pop_receipt_next(w, at, id, start_offset, pop_time_ms))
         if (w->entries[at - 1].state == RMQ_POP_OPEN)
             rmq_pop_entry_turn(w, at - 1, RMQ_POP_RETURNED, 0);
     return is_known;

@@ -64,6 +64,7 @@ struct rmq_pop_give {
     uint32_t invisible_ms;   /* at most RMQ_POP_INVISIBLE_MS_MAX */
     uint32_t client;
     uint16_t revive_queue;
+    uint16_t in_log;         /* 1 = the log has a check point of the messages */
 };
 /* The first pop time from `pop_time_ms` on at which none of the windows has a pop with that start offset. */
 int64_t rmq_pop_time_for(struct rmq_pop_windows *w, const uint32_t *places, const int64_t *starts, uint32_t count, int64_t pop_time_ms);
@@ -93,6 +94,12 @@ int rmq_pop_change(struct rmq_pop_windows *w, uint32_t place, int64_t start_offs
 /* The pop time of the entry that a change with this client, time and revive queue has made for the message, if it is open there.
  * -1: there is none. */
 int64_t rmq_pop_changed_at(struct rmq_pop_windows *w, uint32_t place, int64_t offset, const struct rmq_pop_give *give);
+/* A check point of the pop's open messages goes into the log: its entries are RMQ_POP_IN_LOG from now on. */
+void rmq_pop_note_in_log(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms);
+/* Of the messages that an acknowledgement names, as rmq_pop_ack, the number of those that are open by a check point in the log.
+ * A message with a copy is none: its record is stored with the copy. */
+uint32_t rmq_pop_in_log(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int64_t offset,
+                        uint64_t bits);
 /* The answer with this pop was not sent: its open messages are returned, a batch of an orderly group blocks no longer. 1, or 0 if
  * there is no such pop. */
 int rmq_pop_unsent(struct rmq_pop_windows *w, uint32_t place, int64_t start_offset, int64_t pop_time_ms);
