@@ -7,7 +7,6 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,12 @@ from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.pops import serves_pop
 from ringmq.native import lib
 from tests.conformance import servers
-from tests.conformance.pop_cases import Case, selected
-from tests.conformance.pop_cases import start as start_cases
+from tests.conformance.cases import DEFAULT, ONE_SECOND_LEVELS, Case, RunningCases, selected
 from tests.conformance.stock_client import StockClient
 from tests.patient_clients import patient_clients  # noqa: F401
 from tests.server_pool import ServerPool
 
 HERE = Path(__file__).parent
-CASE_TIMEOUT_S = 240.0
 STAGES: list[tuple[str, float]] = []
 # The second client differs in all that a setting can change on the wire: binary header, send code 10, port - 2.
 CLIENTS = {
@@ -38,7 +35,7 @@ CLIENTS = {
     ),
 }
 
-ONE_SECOND_LEVELS = {
+SHORT_TIMES = {
     "messageDelayLevel": " ".join(["1s"] * 18),
     "enablePropertyFilter": True,
     "transactionTimeOut": 2000,
@@ -131,34 +128,43 @@ def server(kind: str, shared_servers: ServerPool) -> servers.Server:
     return shared_servers(kind)
 
 
-@pytest.fixture
-def pops(kind: str) -> None:
-    """Skip a test of POP against a RingMQ that was built without it."""
+@pytest.fixture(scope="module")
+def pops(kind: str, shared_servers: ServerPool) -> Iterator[None]:
+    """Skip a test of POP against a RingMQ that was built without it.
+
+    A client that tries again would hide the death of the worker `pop`, so that is looked for at the end of a file."""
     if kind == "ringmq" and not serves_pop():
         pytest.skip("brokers of this tree do not serve POP")
-
-
-@pytest.fixture(scope="module")
-def running_cases(
-    kind: str, shared_servers: ServerPool, stock_client: StockClient, request: pytest.FixtureRequest
-) -> Iterator[dict[Case, "Future[Any]"]]:
-    """The cases that this run has selected of a file, all started at once against the shared server of the kind.
-
-    A client that tries again would hide the death of the worker `pop`."""
-    cases = selected(request.session.items, request.path)
-    yield start_cases(cases, stock_client, lambda _: shared_servers(kind).namesrv)
-    if kind == "ringmq" and cases:
+    yield
+    if kind == "ringmq":
         assert Plane.open(plane_name(shared_servers(kind).store)).role(lib.RMQ_ROLE_POP).deaths == 0
 
 
+@pytest.fixture(scope="session")
+def running_cases(
+    kind: str,
+    shared_servers: ServerPool,
+    stock_clients: Callable[[str], StockClient],
+    request: pytest.FixtureRequest,
+) -> Iterator[RunningCases]:
+    """The cases that this run has selected."""
+    cases = selected(request.session.items, is_pop_served=kind == "stock" or serves_pop())
+    namesrvs = {DEFAULT: shared_servers(kind).namesrv}
+    if any(each.server == ONE_SECOND_LEVELS for each in cases):
+        namesrvs[ONE_SECOND_LEVELS] = request.getfixturevalue("one_second_levels").namesrv
+    running = RunningCases(cases, stock_clients("json"), namesrvs)
+    yield running
+    running.close()
+
+
 @pytest.fixture
-def seen(case: Case, running_cases: dict[Case, "Future[Any]"]) -> Any:
+def seen(case: Case, running_cases: RunningCases) -> Any:
     """What the stock client saw in the case of a test, which takes the fixture `pops` first."""
-    return running_cases[case].result(CASE_TIMEOUT_S)
+    return running_cases.result(case)
 
 
 @pytest.fixture(scope="session")
 def one_second_levels(kind: str, shared_servers: ServerPool) -> servers.Server:
     """A server whose delay levels are a second each, that checks halves after two, and serves SQL92."""
-    settings = {**servers.SMALL_FILES, **ONE_SECOND_LEVELS}
+    settings = {**servers.SMALL_FILES, **SHORT_TIMES}
     return shared_servers.own(kind, "one-second-levels", settings=settings)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import LONG, LOOK_S, case, due, judged, of_body
+from tests.conformance.cases import case, judged
+from tests.conformance.pop_cases import LONG, LOOK_S, due, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
 MIB = 1 << 20
@@ -12,8 +13,8 @@ Seen = dict[str, Any]
 
 
 @judged(
-    case("popBatches", "PopBatches", queues=8, old=10, fresh=20, shortMillis=3000, longMillis=15_000, waitSeconds=60,
-         lookSeconds=15 + LOOK_S)
+    case("popBatches", "PopBatches", seconds=30, queues=8, old=10, fresh=20, shortMillis=3000, longMillis=15_000,
+         waitSeconds=60, lookSeconds=15 + LOOK_S)
 )  # fmt: skip
 def test_one_request_acknowledges_new_messages_and_retries(kind: str, seen: Seen) -> None:
     first, second = of_body(seen["first"]), of_body(seen["second"])
@@ -162,7 +163,8 @@ def test_pops_beyond_a_limit_are_refused(kind: str, seen: Seen) -> None:
 
 
 @judged(
-    case("popChain", "PopChain", rounds=2, renewals=4, invisibleMillis=4000, waitSeconds=60, lookSeconds=LOOK_S)
+    case("popChain", "PopChain", seconds=30, rounds=2, renewals=4, invisibleMillis=4000, waitSeconds=60,
+         lookSeconds=LOOK_S)
 )  # fmt: skip
 def test_a_message_stays_away_while_its_receipt_is_renewed(kind: str, seen: Seen) -> None:
     first, second = seen["rounds"]

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import LOOK_S, case, judged
+from tests.conformance.cases import case, judged
+from tests.conformance.pop_cases import LOOK_S
 
 pytestmark = pytest.mark.usefixtures("pops")
 Seen = dict[str, Any]
 
 
 @judged(
-    case("popMany", "PopMany", queues=4, members=50, dying=6, count=400, invisibleMillis=5000, waitSeconds=90,
-         lookSeconds=5 + LOOK_S)
+    case("popMany", "PopMany", seconds=20, queues=4, members=50, dying=6, count=400, invisibleMillis=5000,
+         waitSeconds=90, lookSeconds=5 + LOOK_S)
 )  # fmt: skip
 def test_fifty_members_share_four_queues_and_some_die(kind: str, seen: Seen) -> None:
     attempts = seen["attempts"]

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import LONG, LOOK_S, case, judged
+from tests.conformance.cases import case, judged
+from tests.conformance.pop_cases import LONG, LOOK_S
 
 pytestmark = pytest.mark.usefixtures("pops")
 Seen = dict[str, Any]
 
 
 @judged(
-    case("popShift", "PopShift", queues=4, share="-1", count=400, invisibleMillis=5000, pauseMillis=5, waitSeconds=90,
-         lookSeconds=LOOK_S)
+    case("popShift", "PopShift", seconds=60, queues=4, share="-1", count=400, invisibleMillis=5000, pauseMillis=5,
+         waitSeconds=90, lookSeconds=LOOK_S)
 )  # fmt: skip
 def test_members_join_leave_and_die_while_others_pull(kind: str, seen: Seen) -> None:
     bodies = sorted(f"body {number}" for number in range(400))

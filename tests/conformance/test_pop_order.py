@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import Pop, case, due, judged, of_body
+from tests.conformance.cases import case, judged
+from tests.conformance.pop_cases import Pop, due, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
 Seen = dict[str, Any]

@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.conformance import test_pop_cases, test_pop_members, test_pop_order, test_pop_waits
-from tests.conformance.pop_cases import LONG, Case
+from tests.conformance.cases import Case
+from tests.conformance.pop_cases import LONG
 
 FILES = (test_pop_cases, test_pop_members, test_pop_order, test_pop_waits)
 CASES: dict[str, str] = {

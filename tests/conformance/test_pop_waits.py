@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.pop_cases import case, judged
+from tests.conformance.cases import case, judged
 
 pytestmark = pytest.mark.usefixtures("pops")
 Seen = dict[str, Any]

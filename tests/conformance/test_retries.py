@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.conformance.servers import Server
-from tests.conformance.stock_client import StockClient
+from tests.conformance.cases import ONE_SECOND_LEVELS, case, judged
 
 LEVELS = 18
 RETRIES = 16
-EACH = 3
+EACH, IN_ORDER = 3, 6
+RECONSUME_MAX = 3
 ATTEMPTS = {"fails": RETRIES + 1, "third": 3, "at-once": 1, "good": 1}
 """Attempts at a message of each outcome."""
 
@@ -39,17 +39,15 @@ def check_copies(sent: dict[str, Any], copies: list[dict[str, Any]]) -> None:
             assert copy[field] == sent[field], (field, copy)
 
 
-def test_a_failing_message_is_retried_up_to_the_dead_letters(
-    one_second_levels: Server, stock_client: StockClient
-) -> None:
-    group, topic = "JavaRetries", "Retries"
-    seen = stock_client.call(
-        "retries", one_second_levels.namesrv, timeout_s=200, topic=topic, group=group, outcomes=list(ATTEMPTS),
-        each=EACH, attempts=EACH * sum(ATTEMPTS.values()), dead=2 * EACH, retried=EACH * (RETRIES + 2), waitSeconds=90,
-    )  # fmt: skip
+@judged(
+    case("retries", "Retries", server=ONE_SECOND_LEVELS, seconds=40, outcomes=list(ATTEMPTS), each=EACH,
+         attempts=EACH * sum(ATTEMPTS.values()), dead=2 * EACH, retried=EACH * (RETRIES + 2), waitSeconds=90)
+)  # fmt: skip
+def test_a_failing_message_is_retried_up_to_the_dead_letters(kind: str, seen: dict[str, Any]) -> None:
+    group, topic = "group_Retries", "Retries"
     sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
     dead, retried = of_body(seen["dead"]), of_body(seen["retried"])
-    print(f"{one_second_levels.kind}: {sum(map(len, seen['attempts'].values()))} attempts, "
+    print(f"{kind}: {sum(map(len, seen['attempts'].values()))} attempts, "
           f"{len(seen['retried'])} retries, {len(seen['dead'])} dead letters")  # fmt: skip
     wanted = {f"{outcome} {i}": list(range(times)) for outcome, times in ATTEMPTS.items() for i in range(EACH)}
     assert seen["attempts"] == wanted
@@ -73,28 +71,25 @@ def test_a_failing_message_is_retried_up_to_the_dead_letters(
             assert letter["properties"] == message["properties"] | added | came_back | {"DELAY": "0"}
 
 
-def test_an_orderly_group_waits_for_its_message_then_gives_it_up(
-    one_second_levels: Server, stock_client: StockClient
-) -> None:
-    group, topic, reconsume_max, each = "JavaOrderlyRetries", "OrderlyRetries", 3, 6
-    seen = stock_client.call(
-        "orderlyRetries", one_second_levels.namesrv, timeout_s=200, topic=topic, group=group, each=each,
-        reconsumeMax=reconsume_max, attempts=2 * each + reconsume_max + 1, dead=1, retried=0, waitSeconds=60,
-    )  # fmt: skip
+@judged(
+    case("orderlyRetries", "OrderlyRetries", server=ONE_SECOND_LEVELS, each=IN_ORDER, reconsumeMax=RECONSUME_MAX,
+         attempts=2 * IN_ORDER + RECONSUME_MAX + 1, dead=1, retried=0, waitSeconds=60)
+)  # fmt: skip
+def test_an_orderly_group_waits_for_its_message_then_gives_it_up(kind: str, seen: dict[str, Any]) -> None:
     sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
     attempts = sum(map(len, seen["attempts"].values()))
-    print(f"{one_second_levels.kind}: {attempts} attempts, {len(seen['dead'])} dead letters")
-    first = [f"0-{number}" for number in range(each)]
-    second = [f"1-{number}" for number in range(each)]
-    assert seen["order"] == [first[:2] + ["0-2"] * (reconsume_max + 1) + first[3:], [*second[:3], "1-3", *second[3:]]]
-    assert seen["attempts"]["0-2"] == list(range(reconsume_max + 1)) and seen["attempts"]["1-3"] == [0, 1]
+    print(f"{kind}: {attempts} attempts, {len(seen['dead'])} dead letters")
+    first = [f"0-{number}" for number in range(IN_ORDER)]
+    second = [f"1-{number}" for number in range(IN_ORDER)]
+    assert seen["order"] == [first[:2] + ["0-2"] * (RECONSUME_MAX + 1) + first[3:], [*second[:3], "1-3", *second[3:]]]
+    assert seen["attempts"]["0-2"] == list(range(RECONSUME_MAX + 1)) and seen["attempts"]["1-3"] == [0, 1]
     assert seen["retried"] == []
     (letter,) = seen["dead"]
     failed = sent["0-2"]
-    assert (letter["body"], letter["reconsumeTimes"]) == ("0-2", reconsume_max + 1)
+    assert (letter["body"], letter["reconsumeTimes"]) == ("0-2", RECONSUME_MAX + 1)
     for field in ("bodyCRC", "flag", "preparedTransactionOffset", "msgId"):
         assert letter[field] == failed[field], field
     assert letter["properties"] == failed["properties"] | {
-        "DELAY": "-1", "MAX_RECONSUME_TIMES": str(reconsume_max), "ORIGIN_MESSAGE_ID": failed["msgId"],
-        "RECONSUME_TIME": str(reconsume_max + 1), "RETRY_TOPIC": topic,
+        "DELAY": "-1", "MAX_RECONSUME_TIMES": str(RECONSUME_MAX), "ORIGIN_MESSAGE_ID": failed["msgId"],
+        "RECONSUME_TIME": str(RECONSUME_MAX + 1), "RETRY_TOPIC": "OrderlyRetries",
     }, "the client sends it by a request of its own"  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.cases import ONE_SECOND_LEVELS, case, judged
 from tests.conformance.servers import BROKER_NAME, Server
 from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
@@ -157,9 +158,8 @@ def test_orderly_consumers_keep_the_order_and_never_share_a_queue(server: Server
     assert all(seen["byMember"])
 
 
-def test_a_failed_message_comes_again(server: Server, stock_client: StockClient) -> None:
-    """RingMQ answers 3 to a message sent back: the client keeps it and tries it again itself, after 5 s."""
-    seen = stock_client.call("reconsumeLater", server.namesrv, topic="Reconsume", broker=BROKER_NAME)
+@judged(case("reconsumeLater", "Reconsume", server=ONE_SECOND_LEVELS, broker=BROKER_NAME))
+def test_a_failed_message_comes_again(kind: str, seen: dict[str, Any]) -> None:
     assert sorted(seen["others"]) == [body for body in numbered("fails-", 8) if body != "fails-3"]
     assert [attempt["reconsumeTimes"] for attempt in seen["attempts"]] == [0, 1]
     assert seen["committed"] == 8

@@ -1,10 +1,10 @@
 """A stock Java producer with timer messages and recalls, the same program against both brokers."""
 
 from collections import Counter
+from typing import Any
 
 from ringmq.remoting.codes import ResponseCode
-from tests.conformance.servers import Server
-from tests.conformance.stock_client import StockClient
+from tests.conformance.cases import case, judged
 
 EACH = 40
 BATCH = 10
@@ -22,7 +22,7 @@ RECALLS = {
 }
 
 
-def case(body: str) -> str:
+def name_of(body: str) -> str:
     return body.split()[0]
 
 
@@ -31,16 +31,16 @@ def percentiles(values: list[int]) -> str:
     return ", ".join(f"p{share} {ordered[(len(ordered) - 1) * share // 100]} ms" for share in (50, 99))
 
 
-def test_java_producers_send_and_recall_timer_messages(server: Server, stock_client: StockClient) -> None:
-    seen = stock_client.call("timers", server.namesrv, timeout_s=150, topic="JavaTimers", each=EACH, waitSeconds=90)
+@judged(case("timers", "JavaTimers", seconds=10, each=EACH, waitSeconds=90))
+def test_java_producers_send_and_recall_timer_messages(kind: str, seen: dict[str, Any]) -> None:
     asked, received, recalls = seen["asked"], seen["received"], seen["recalls"]
-    copies = Counter(case(body) for body in received)
+    copies = Counter(name_of(body) for body in received)
     late_ms = [stored - asked[body] for body, times in received.items() for stored in times if asked[body]]
     codes = {name: outcome["code"] for name, outcome in recalls.items() if name != "recalled"}
-    print(f"{server.kind}: received {dict(copies)} of {dict(COPIES)}, recalled {len(recalls['recalled'])}")
-    print(f"{server.kind}: recalls {codes}, refused {seen['refused']}")
-    print(f"{server.kind}: {len(late_ms)} are late by {percentiles(late_ms)}, at least {min(late_ms)} ms")
-    assert not [body for body in received if case(body) == "recalled"], "no recalled message is delivered"
+    print(f"{kind}: received {dict(copies)} of {dict(COPIES)}, recalled {len(recalls['recalled'])}")
+    print(f"{kind}: recalls {codes}, refused {seen['refused']}")
+    print(f"{kind}: {len(late_ms)} are late by {percentiles(late_ms)}, at least {min(late_ms)} ms")
+    assert not [body for body in received if name_of(body) == "recalled"], "no recalled message is delivered"
     assert copies == COPIES, "all but the recalled ones"
     assert all(len(times) == 1 for times in received.values()), "each once"
     assert len(late_ms) == len(AT_A_TIME) * EACH > 0
