@@ -40,9 +40,10 @@ def crash_build() -> Path:
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_lost_at_any_crash_point() -> None:
+def test_nothing_is_lost_at_any_crash_point(is_thorough: bool) -> None:
     """Every crash point of these roles, of ha and of pop is hit; the cases check what the next worker makes of it."""
     environment = {**os.environ, "RINGMQ_NATIVE": str(crash_build())}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, CASES)]
+    options = ["-q", "-x", "-p", "no:cacheprovider", *(["--thorough"] if is_thorough else [])]
+    command = [sys.executable, "-m", "pytest", *options, *map(str, CASES)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -31,15 +31,17 @@ BEFORE = {
     "pop-start-revived": ["pop-flush-copied"],
 }  # fmt: skip
 """Points of a start, and those at which the worker has died before."""
-SEEDS, STEPS, HITS = 60, 300, 6
+SEEDS, STEPS = 60, 300
+HITS, HITS_OF_A_SAMPLE = 6, 2
 NOW_MS, MONO_MS, INVISIBLE_MS = 1_800_000_000_000, 1000, 60_000
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in ELSEWHERE])
-def test_promises_hold_when_the_worker_dies_at_a_point(point: str) -> None:
+def test_promises_hold_when_the_worker_dies_at_a_point(point: str, is_thorough: bool) -> None:
     """An acknowledged message is never seen again, none is lost, and none is with two consumers."""
-    hits = lives_at(point, BEFORE.get(point, POINTS), seeds=SEEDS, steps=STEPS, hits=HITS)
-    assert hits >= HITS, f"{point} was reached {hits} times"
+    wanted = HITS if is_thorough else HITS_OF_A_SAMPLE
+    hits = lives_at(point, BEFORE.get(point, POINTS), seeds=SEEDS, steps=STEPS, hits=wanted)
+    assert hits >= wanted, f"{point} was reached {hits} times"
 
 
 def test_the_exceptions_name_points_that_exist() -> None:
