@@ -1,19 +1,23 @@
-"""The drill's short form: thirty seeded kills and stops under load; `make drill` is the long one."""
+"""The drill's short form: twelve seeded kills and stops under load; `make drill` is the long one."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.drills.drill import plan_faults, run_drill
+from ringmq.loadtest.drills.drill import ONE_WORKER, plan_faults, run_drill
 from ringmq.loadtest.drills.loads import POP_LOADS
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
-FAULTS = 30
+FAULTS = 12
+KINDS = {"kill", "stop", "restart", "supervisor", "everybody"}
+SEEDS = {"SYNC_FLUSH": 246, "ASYNC_FLUSH": 181}
+"""Each plans all kinds of faults. Together they hit all workers."""
 
 
-@pytest.mark.parametrize(("seed", "flush"), [(1, "SYNC_FLUSH"), (2, "ASYNC_FLUSH")])
-def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -> None:
+@pytest.mark.parametrize("flush", SEEDS)
+def test_twelve_faults_break_no_promise(tmp_path: Path, flush: str) -> None:
+    seed = SEEDS[flush]
     faults = plan_faults(seed, FAULTS)
     report = asyncio.run(run_drill(tmp_path / "store", seed, faults, {"flushDiskType": flush}))
     log = (tmp_path / "store.log").read_text(errors="replace")
@@ -21,17 +25,23 @@ def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -
     assert report.faults == FAULTS
     assert report.counts["acknowledged"] > 100
     assert report.counts["read while it ran"] > 100
-    assert report.counts["delayed"] > 100
-    assert report.counts["with a time"] > 100
+    assert report.counts["delayed"] > 40
+    assert report.counts["with a time"] > 40
     assert report.counts["sent back"] > 5
     assert report.counts["in an ordered group"] > 5
     assert report.counts["transactions ended"] > 5
     assert report.counts["read by SQL92"] > 10
     if POP_LOADS:
-        assert report.counts["polls"] > 50
+        assert report.counts["polls"] > 20
+
+
+def test_the_short_plans_have_all_kinds_and_workers() -> None:
+    plans = [plan_faults(seed, FAULTS) for seed in SEEDS.values()]
+    assert [{fault.kind for fault in plan} for plan in plans] == [KINDS, KINDS]
+    assert {worker for plan in plans for fault in plan for worker in fault.workers} == set(ONE_WORKER)
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:
     assert plan_faults(7, 200) == plan_faults(7, 200)
     assert plan_faults(7, 200) != plan_faults(8, 200)
-    assert {fault.kind for fault in plan_faults(1, 200)} == {"kill", "stop", "restart", "supervisor", "everybody"}
+    assert {fault.kind for fault in plan_faults(1, 200)} == KINDS

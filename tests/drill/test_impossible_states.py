@@ -1,5 +1,6 @@
 """Words of a live plane are made impossible: the worker ends with its line, and nothing acknowledged is lost."""
 
+import itertools
 import os
 import re
 import signal
@@ -24,6 +25,8 @@ from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = pytest.mark.drill
 TOPIC = "Sound"
+POLICIES = ("SYNC_FLUSH", "ASYNC_FLUSH")
+"""Of a state one of them, by turns."""
 
 
 class Broken:
@@ -53,9 +56,9 @@ class Broken:
         wait_until(lambda: block.generation > generation and block.state == STATE_SERVING, "its replacement serves")
 
 
-@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def broken(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broken]:
-    with RunningBroker(tmp_path / "store", {**SMALL_STORE, "flushDiskType": request.param}) as broker:
+@pytest.fixture
+def broken(tmp_path: Path, flush: str) -> Iterator[Broken]:
+    with RunningBroker(tmp_path / "store", {**SMALL_STORE, "flushDiskType": flush}) as broker:
         made = Broken(broker)
         made.send()
         wait_dispatched(broker.store)  # a worker that is not done would store its own offset over a planted one
@@ -108,7 +111,7 @@ def _add(plane: Plane, number: int) -> None:
     plane.wake(lib.RMQ_ROLE_WRITE)
 
 
-@pytest.mark.parametrize("name", HEALING)
+@pytest.mark.parametrize(("name", "flush"), [*zip(HEALING, itertools.cycle(POLICIES))])
 def test_a_worker_that_meets_it_once_is_replaced(broken: Broken, name: str) -> None:
     role, plant, mend, line = HEALING[name]
     process, generation = broken.broker.process.pid, int(broken.plane.role(role).generation)
@@ -144,7 +147,7 @@ STAYING: dict[str, tuple[Callable[[Plane], None], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STAYING)
+@pytest.mark.parametrize(("name", "flush"), [*zip(STAYING, itertools.cycle(POLICIES))])
 def test_a_plane_that_stays_broken_is_replaced(broken: Broken, name: str) -> None:
     plant, line = STAYING[name]
     process, start = broken.broker.process.pid, int(broken.plane.watermarks.start_id)

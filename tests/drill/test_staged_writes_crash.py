@@ -117,7 +117,7 @@ def test_at_every_crash_point(tmp_path: Path, policy: str) -> None:
 
 @pytest.mark.parametrize("victims", [("services",), ("control",), ("services", "control"), ("services", "write")])
 def test_kill_of_workers_at_any_time(tmp_path: Path, victims: tuple[str, ...]) -> None:
-    chance, batches = random.Random(7), 12
+    chance, batches = random.Random(7), 5
     with RunningBroker(tmp_path / "store", SMALL_STORE) as broker:
         make_topic(broker.address, TOPIC, QUEUES)
 
@@ -138,7 +138,7 @@ def test_kill_of_workers_at_any_time(tmp_path: Path, victims: tuple[str, ...]) -
 
 def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:
     """The broker comes back at the same place, and the driver that still asks gets its answer."""
-    chance, batches = random.Random(11), 5
+    chance, batches = random.Random(11), 3
     store = tmp_path / "store"
     ports = {"port": free_broker_port(), "namesrv_port": free_port()}  # nobody gets them while the broker is away
     running = [RunningBroker(store, SMALL_STORE, **ports)]
