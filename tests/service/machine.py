@@ -14,17 +14,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
 from ringmq.loadtest.load.running import worker_name
-from tests.plain_cc import compiler
+from tests.service.finished_core import compiler_of
 
 ROOT = Path(__file__).parent.parent.parent
 INSTALLED = ROOT / "build" / "service-root"
 """What `systemd/install` makes, kept between runs."""
 BOOT_TIMEOUT_S = 60.0
+LOOK_AFTER_S = 0.15
+"""Between looks: each is some processes inside, which takes longer than a request to a broker."""
 DISK = "/mnt/ringmq-disk"
 WITH_CGROUPS = 'mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"'
 """A container's /sys may come without them."""
@@ -56,8 +59,10 @@ def sources() -> list[Path]:
 
 def installed() -> Path:
     """A folder with RingMQ's service as `make install-service` stages it, made again when a source has changed."""
+    core = find_spec("ringmq.native._native")
+    assert core is not None and core.origin is not None
     digest = hashlib.sha256()
-    for path in sources():
+    for path in (*sources(), Path(core.origin)):
         digest.update(path.read_bytes())
     stamp = INSTALLED / ".digest"
     if not stamp.exists() or stamp.read_text() != digest.hexdigest():
@@ -65,7 +70,7 @@ def installed() -> Path:
         INSTALLED.mkdir(parents=True)
         done = subprocess.run(
             [ROOT / "systemd" / "install", "install"],
-            env={**os.environ, "DESTDIR": str(INSTALLED), "CC": compiler(protected=True)},
+            env={**os.environ, "DESTDIR": str(INSTALLED), "CC": compiler_of(Path(core.origin))},
             capture_output=True,
             text=True,
         )
@@ -219,7 +224,7 @@ class Machine:
         began = time.monotonic()
         while not condition():
             assert time.monotonic() - began < timeout_s, f"not within {timeout_s:.0f} s: {what}"
-            time.sleep(0.05)  # poll
+            time.sleep(LOOK_AFTER_S)  # poll
         return time.monotonic() - began
 
     def wait_active(self, unit: str, timeout_s: float = 60.0) -> float:
