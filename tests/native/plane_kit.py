@@ -307,18 +307,23 @@ class Kit:
         end = self.marks.append_offset if end is None else end
         while start < end:
             limit = start - start % size + size
-            data = self.log(start, min(end, limit))
-            view = ffi.new("struct rmq_record_view *")
-            code = lib.rmq_record_parse(data, len(data), 1, view)
-            if code == lib.RMQ_RECORD_BLANK:
-                assert struct.unpack_from(">i", data)[0] == limit - start
-                start = limit
-                continue
-            assert code == lib.RMQ_RECORD_OK, (code, start)
-            assert view.physical_offset == start
-            found.append((start, data[: view.total_size], view))
-            start += view.total_size
+            found += self._records_of_file(start, self.log(start, min(end, limit)), limit)
+            start = limit
         return found
+
+    def _records_of_file(self, start: int, data: bytes, limit: int) -> Iterator[tuple[int, bytes, Any]]:
+        """Those of one file, which ends at `limit`; `data` begins at `start`."""
+        bytes_of, at = ffi.from_buffer("uint8_t[]", data), 0
+        while at < len(data):
+            view = ffi.new("struct rmq_record_view *")
+            code = lib.rmq_record_parse(bytes_of + at, len(data) - at, 1, view)
+            if code == lib.RMQ_RECORD_BLANK:
+                assert struct.unpack_from(">i", data, at)[0] == limit - start - at
+                return
+            assert code == lib.RMQ_RECORD_OK, (code, start + at)
+            assert view.physical_offset == start + at
+            yield start + at, data[at : at + view.total_size], view
+            at += view.total_size
 
     def queue_units(self, topic: str, queue_id: int) -> dict[int, tuple[int, int, int]]:
         """Queue offset -> (commit log offset, size, tags code) of every unit that is not empty."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crash_kit import write_rest
 from plane_kit import Kit
 
 from ringmq.native import ffi, lib
@@ -37,9 +38,9 @@ def produce(kit: Kit, topic: int, count: int, queues: int = 1, body: bytes = b"x
             properties = f"UNIQ_KEY\x01U{number}\x02KEYS\x01a{number} shared\x02TAGS\x01t{number % 3}\x02".encode()
             kit.request(topic, number % queues, body, properties=properties if keys else b"")
             if number % 32 == 31:
-                write(1_000_000)
+                write_rest(kit, write)
                 kit.completions()
-        write()
+        write_rest(kit, write)
         kit.completions()
 
 
