@@ -205,6 +205,16 @@ class JournalWriter:
         self._full: JournalFullError | None = None
         """Every later call raises it: this journal has a hole."""
 
+    @property
+    def numbers(self) -> bytes:
+        """The numbers of the pages so far (u32)."""
+        return bytes(self._numbers)
+
+    @property
+    def snapshot(self) -> int:
+        """The number of the snapshot."""
+        return self._header.snapshot
+
     def add(self, numbers: Bytes, data: Bytes) -> None:
         """Write pages."""
         if not self._at:

@@ -27,6 +27,7 @@ from ringmq.pop.image_file import (
 )  # fmt: skip
 from ringmq.pop.log_place import LogPlace, LogTail
 from ringmq.pop.memory import PopMemory, PopMemoryError, describe
+from ringmq.pop.page_changes import PageChanges
 from ringmq.pop.snapshot_core import (
     INTERVAL_MS,
     AllTaken,
@@ -97,17 +98,18 @@ class Files:
 class Snapshots:
     """`log`: a view of the log that belongs to the thread. `copies_from`: every copy in the log before this offset is
     in the entries. `used_entries`: the number of entries in use. Both are asked when a snapshot begins. `wake`: rings
-    the worker, called in the thread.
+    the worker, called in the thread. `changes`: notes the pages of each snapshot for slaves.
     """
 
     def __init__(
         self, memory: PopMemory, log: LogTail, watermarks: Watermarks, names: SyncedNames, *,
         copies_from: Callable[[], int] | None = None, used_entries: Callable[[], int] | None = None,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None, changes: PageChanges | None = None,
         files: Files | None = None, step: Step = passed,
     ) -> None:  # fmt: skip
         self._memory, self._log, self._marks, self._names = memory, log, watermarks, names
         self._copies_from, self._used_entries, self._wake, self._step = copies_from, used_entries, wake, step
+        self._changes = changes
         failed = int(memory.header.failed_errno)
         self._core = SnapshotCore(_failure(OSError(failed, "an earlier write failed")) if failed else "")
         self._files = files or Files(memory)
@@ -196,6 +198,8 @@ class Snapshots:
         self._thread.shutdown(wait=True)
         lib.rmq_pop_pages_give_up(self._memory.pages)
         self._files.close()
+        if self._changes is not None:
+            self._changes.close()
 
     def _meet(self, fault: OSError, now_ms: int) -> None:
         """A task of the thread has failed."""
@@ -299,10 +303,14 @@ class Snapshots:
         self._names.sync()
         self._step("pop-names-synced")
         writer.finish(self._files.image)
-        writer.apply(self._files.image)
+        self._apply(writer)
 
     def _apply(self, writer: JournalWriter) -> None:
+        if self._changes is not None:
+            self._changes.begin(writer.numbers, writer.snapshot)
         writer.apply(self._files.image)
+        if self._changes is not None:
+            self._changes.end(writer.snapshot)
 
     # ---- tasks ----
 

@@ -14,6 +14,7 @@ from ringmq.ipc.ports import Port
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
+from ringmq.pop import image_file
 from ringmq.pop.backlog import Backlog
 from ringmq.pop.copy_targets import CopyTargets
 from ringmq.pop.desk import Desk
@@ -23,6 +24,7 @@ from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.order_file import OrderFile
+from ringmq.pop.page_changes import open_changes
 from ringmq.pop.questions import PopAsks
 from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import Recovery
@@ -83,6 +85,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     snapshots = Snapshots(
         memory, log_view(), plane.watermarks, names, copies_from=revival.copies_from,
         used_entries=lambda: int(lib.rmq_pop_counts_of(windows).entries), wake=desk.serving.notify,
+        changes=open_changes(memory.folder, int(memory.layout.bytes) // image_file.PAGE),
     )  # fmt: skip
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
 

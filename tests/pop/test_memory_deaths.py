@@ -21,6 +21,8 @@ POINTS = sorted({
     name for path in FOLDER.glob("*.py") for name in re.findall(r'(?:step|passed)\("(pop-[^"]+)"\)', path.read_text())
 })  # fmt: skip
 ELSEWHERE = {
+    **dict.fromkeys(("pop-changes-noted", "pop-changes-begun", "pop-changes-done"), "tests/pop/test_page_changes.py"),
+    **dict.fromkeys(("pop-copy-named", "pop-copy-made", "pop-copy-replaced"), "tests/pop/test_copy_files.py"),
     "pop-journal-replayed": "a start does it, below",
     "pop-names-rewritten": "a start does it, below",
     "pop-reset-reported": "tests/pop/test_table_changes.py",
