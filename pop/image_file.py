@@ -433,6 +433,13 @@ def new_image(folder: Path, head: Any, step: Step = passed) -> None:
     _take_place(file.path)
 
 
+def make_image(folder: Path, journal: DiskFile, numbers: Any, count: int) -> None:
+    """Make an image of a journal that has all its pages, durably. Raises OSError."""
+    with _fresh_image(folder) as file:
+        file.apply(journal, HEAD.size, numbers, count)
+    _take_place(file.path)
+
+
 def widen(folder: Path, stored: Header, windows_max: int) -> Header:
     """Make room for more windows: a new image takes the place of the old one. Raises OSError."""
     wider = Header(stored.store_id, stored.snapshot + 1, windows_max, stored.entries_max, stored.used_entries)

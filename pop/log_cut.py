@@ -6,10 +6,10 @@ import logging
 from pathlib import Path
 
 from ringmq.native import ffi, lib
-from ringmq.pop.image_file import FOLDER, IMAGE, JOURNAL, number_header
+from ringmq.pop.copy_mark import remove_image, run_of_copy
+from ringmq.pop.image_file import FOLDER, IMAGE, number_header
 from ringmq.pop.log_place import LogPlace
 from ringmq.pop.memory import PopMemory, remove_lasting
-from ringmq.store.markers import sync_directory
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +17,12 @@ log = logging.getLogger(__name__)
 def forget_behind(root: Path, log_offset: int) -> None:
     """Forget what rests on the log behind an offset: places in the header, and copies in retry topics. Raises OSError.
 
-    Windows are cut back later in the start of a master, when the ends of the queues are known (`clamp.py`).
+    Windows are cut back later in the start of a master, when the ends of the queues are known (`clamp.py`). A slave
+    gets another copy of its master's memory.
     """
+    if run_of_copy(root / FOLDER):
+        remove_image(root / FOLDER)
+        return
     memory = PopMemory.load(root)
     if memory is None:
         return
@@ -37,8 +41,8 @@ def forget_behind(root: Path, log_offset: int) -> None:
 
 
 def forget_as_slave(root: Path) -> None:
-    """Remove the memory: the log goes on with records of another master. Names stay: no id is used again. Raises
-    OSError.
+    """Remove this broker's own memory: the log goes on with records of another master. The copy of a master's memory
+    stays. Raises OSError.
 
     Windows would have these records as done where the log was cut and has grown again. Marks of the other master's
     copies would name windows of this memory.
@@ -46,9 +50,8 @@ def forget_as_slave(root: Path) -> None:
     folder = root / FOLDER
     if not folder.exists():
         return
-    if (folder / IMAGE).exists():
-        log.warning("%s", f"{folder}: a slave keeps no open messages; groups of POP go on at their consumer offsets")
-        for name in (IMAGE, JOURNAL):  # an image without its journal may be of two moments
-            (folder / name).unlink(missing_ok=True)
-        sync_directory(folder)
+    if (folder / IMAGE).exists() and not run_of_copy(folder):
+        text = "this broker is a slave now, and gets the open messages of its master; its own ones are forgotten"
+        log.warning("%s", f"{folder}: {text}")
+        remove_image(folder)
     remove_lasting(root)

@@ -22,6 +22,7 @@ from ringmq.ipc import segment
 from ringmq.ipc.role_loop import RoleError
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
+from ringmq.pop.copy_mark import own_copy
 from ringmq.pop.image_file import CHUNK, ENTRY_BYTES, IMAGE, PAGE, STATE_AT, Header, HeaderError
 from ringmq.pop.names import Names
 from ringmq.store.crash_points import passed
@@ -124,6 +125,7 @@ class PopMemory:
         `start_id` 0: the memory does not count until its maker has filled it and stores one.
         """
         folder = image_file.make_folder(root)
+        own_copy(folder)
         header = Header(int.from_bytes(os.urandom(8)) | 1, 0, windows_max, entries_max)
         head = ffi.new("struct rmq_pop_header *", {
             "magic": lib.RMQ_POP_MAGIC, "version": lib.RMQ_POP_VERSION, "page_bytes": PAGE, "start_id": start_id,
@@ -237,6 +239,7 @@ class PopMemory:
         self.path.unlink(missing_ok=True)
         for name in (image_file.JOURNAL, IMAGE):
             (self.folder / name).unlink(missing_ok=True)
+        own_copy(self.folder)
 
     def _unmap(self) -> None:
         if self.pages != ffi.NULL:

@@ -171,7 +171,8 @@ class RequestCode(IntEnum):
     HA_DECIDE = 270003
     HA_READ_LOG = 270004
     HA_STATUS = 270005
-    POP_INFLIGHT = 270007  # 270006 is kept for progress of POP on slaves
+    POP_PROGRESS = 270006
+    POP_INFLIGHT = 270007
 
 
 class ResponseCode(IntEnum):

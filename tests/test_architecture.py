@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "services": {"native", "ipc", "remoting", "store", "broker", "client", "cli"},
     "timer": {"native", "ipc", "fastjson", "remoting", "store", "ha", "broker", "services"}
     | {"client", "cli", "doctor"},
-    "pop": {"native", "ipc", "fastjson", "filters", "remoting", "store", "broker", "services"}
+    "pop": {"native", "ipc", "fastjson", "filters", "remoting", "store", "ha", "broker", "services"}
     | {"client", "cli", "doctor"},
     "doctor": {"native", "ipc", "remoting", "store", "broker"},
     "namesrv": {"ipc", "remoting"},

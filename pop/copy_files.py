@@ -1,0 +1,137 @@
+"""The files of a slave's copy of its master's POP memory: those of a master (`image_file.py`, `names.py`), and pieces.
+
+Pieces gather in `pop/copy.tmp`. A whole copy is a journal, and names. The names come first: none may lack for a window
+of the image. The journal takes the place of `pop/journal`, or becomes a new image if it has all pages. So a death
+leaves the old copy or the new one, and a power cut does, too.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+from ringmq.native import ffi
+from ringmq.pop import image_file, names
+from ringmq.pop.copy_mark import PIECES, mark_copy, remove_image, run_of_copy
+from ringmq.pop.copy_sync import Known
+from ringmq.pop.image_file import JOURNAL, DiskFile, HeaderError, Journal
+from ringmq.pop.log_place import LogPlace
+from ringmq.remoting.pop_copy_headers import PopProgressResponseHeader
+from ringmq.store.crash_points import Step, passed
+
+
+class CopyError(ValueError):
+    """A copy that this build cannot use. The message says why."""
+
+
+class CopyFiles:
+    """The files in `<root>/pop`. Methods raise OSError."""
+
+    def __init__(self, root: Path, step: Step = passed) -> None:
+        self._root, self._folder, self._step = root, root / image_file.FOLDER, step
+        self._size: int | None = None
+        """Bytes of the pieces so far. None: there are none."""
+        self._lines = b""
+        self._journal: Journal | None = None
+
+    def known(self) -> Known:
+        """Read the state of the copy. One that cannot be read is removed."""
+        run = run_of_copy(self._folder)
+        if not run:
+            return Known()
+        try:
+            header = image_file.load(self._folder)
+        except HeaderError:
+            header = None
+        if header is None:
+            remove_image(self._folder)
+            return Known()
+        return self._known(run, header.snapshot)
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece of the copy that is on its way."""
+        if self._size is None:
+            image_file.make_folder(self._root)
+            (self._folder / PIECES).unlink(missing_ok=True)
+            self._size = 0
+        file = DiskFile(self._folder / PIECES)
+        try:
+            file.write(piece, self._size)
+        finally:
+            file.close()
+        self._size += len(piece)
+
+    def drop(self) -> None:
+        """Forget the pieces."""
+        if self._size is not None:
+            self._size = None
+            (self._folder / PIECES).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Forget the whole copy. The names stay: marks in the log have their ids."""
+        self.drop()
+        if run_of_copy(self._folder):
+            remove_image(self._folder)
+
+    def cut(self, coming: PopProgressResponseHeader) -> int:
+        """Divide the whole copy into its parts. Returns the offset up to which a log has to reach to have all that the
+        copy tells of. Raises CopyError."""
+        with (self._folder / PIECES).open("rb") as file:
+            file.seek(coming.journal_bytes)
+            self._lines = file.read()
+        os.truncate(self._folder / PIECES, coming.journal_bytes)
+        self._journal = image_file.read_journal(self._folder / PIECES)
+        if self._journal is None or not self._journal.first_page:
+            raise CopyError("the copy of POP's memory is damaged, or of another version")
+        return _log_end(self._journal)
+
+    def apply(self, coming: PopProgressResponseHeader, known: Known) -> Known:
+        """Make the copy that `cut` has divided the one that is there. `known`: what is there so far."""
+        assert self._journal is not None, "it was cut"
+        self._put_names(coming.names_from)
+        self._step("pop-copy-named")
+        pieces = DiskFile(self._folder / PIECES)
+        try:
+            pieces.sync()
+            if known.run != coming.run:
+                numbers = ffi.from_buffer("uint32_t[]", self._journal.numbers)
+                image_file.make_image(self._folder, pieces, numbers, len(numbers))
+                self._step("pop-copy-made")
+                mark_copy(self._folder, coming.run)
+        finally:
+            pieces.close()
+        if known.run == coming.run:
+            (self._folder / PIECES).replace(self._folder / JOURNAL)
+            self._step("pop-copy-replaced")
+            image_file.load(self._folder)
+        self.drop()
+        return self._known(coming.run, coming.snapshot)
+
+    def _put_names(self, begin: int) -> None:
+        path = self._folder / names.FILE
+        if begin and not self._lines:
+            return
+        before = path.read_bytes()[:begin] if begin else b""
+        fresh = path.with_name(names.FILE + ".tmp")
+        fresh.unlink(missing_ok=True)
+        file = DiskFile(fresh)
+        try:
+            file.write(before + self._lines, 0)
+            file.sync()
+        finally:
+            file.close()
+        fresh.replace(path)
+
+    def _known(self, run: int, snapshot: int) -> Known:
+        try:
+            data = (self._folder / names.FILE).read_bytes()
+        except FileNotFoundError:
+            data = b""
+        return Known(run, snapshot, len(data), zlib.crc32(data))
+
+
+def _log_end(journal: Journal) -> int:
+    head = ffi.new("struct rmq_pop_header *")
+    ffi.buffer(head)[:] = journal.first_page[: image_file.HEADER_BYTES]
+    return LogPlace.of(head).end[0]

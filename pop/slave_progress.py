@@ -1,0 +1,63 @@
+"""Control of a slave keeps a copy of its master's POP memory. The slave goes on with it when it is made the master.
+
+A copy waits until the slave's log has all that it tells of: copies of messages in topics of retries above all. A thread
+writes the files, because control waits for no disk.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ringmq.broker.config.live_config import LiveConfig
+from ringmq.pop.copy_files import CopyError, CopyFiles
+from ringmq.pop.copy_sync import CopySync, Known
+
+
+class SlaveProgress:
+    """See `ringmq.broker.replication.slave_role.SlaveProgress`. `root`: of the store."""
+
+    what = "open messages of POP"
+    is_wanted = True
+
+    def __init__(self, live: LiveConfig, root: Path) -> None:
+        self._files = CopyFiles(root)
+        self.sync = CopySync(self._files.known())
+        self._thread = ThreadPoolExecutor(1, "pop-copy")
+        self._cut: Future[int] | None = None
+        self._applied: Future[Known] | None = None
+
+    def save(self, own_end: int) -> None:
+        """See SlaveProgress."""
+        try:
+            self._go_on(own_end)
+        except (OSError, CopyError) as error:
+            self._cut = self._applied = None
+            self.sync.dropped()
+            self._files.drop()
+            raise error if isinstance(error, OSError) else OSError(str(error)) from error
+
+    def _go_on(self, own_end: int) -> None:
+        sync = self.sync
+        if self._applied is not None:
+            if self._applied.done():
+                applied, self._applied, self._cut = self._applied, None, None
+                sync.taken_over(applied.result())
+            return
+        if sync.is_gone:
+            self._files.remove()
+            sync.taken_over(Known())
+        if sync.coming is None:
+            if self._cut is not None:
+                self._cut.exception()  # it reads the file
+                self._cut = None
+            self._files.drop()
+            return
+        for piece in sync.take_pieces():
+            self._files.add(piece)
+        if not sync.is_whole:
+            return
+        if self._cut is None:
+            self._cut = self._thread.submit(self._files.cut, sync.coming)
+        elif self._cut.done() and self._cut.result() <= own_end:
+            self._applied = self._thread.submit(self._files.apply, sync.coming, sync.known)
