@@ -9,7 +9,7 @@ GUEST = Guest(
     metric_table="ringmq.pop.metric_table:METRICS",
     metrics="ringmq.pop.metrics:families",
     questions="ringmq.pop.questions:QUESTIONS",
-    control_answers="ringmq.pop.on_slave:answers",
+    control_answers="ringmq.pop.control_answers:answers",
     memory_bytes="ringmq.pop.arena:memory_bytes",
     store_entries=("pop",),
     commands=(Command("inflight", "ringmq.pop.cli.inflight:inflight", group="group"),),
@@ -19,4 +19,5 @@ GUEST = Guest(
     on_slave_start="ringmq.pop.log_cut:forget_as_slave",
     holds="ringmq.pop.image_file:has_image",
     doctor="ringmq.pop.doctor:LOOK",
+    slave_progress="ringmq.pop.slave_progress:SlaveProgress",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.broker.requests.guest_answers import ON_SLAVE, ControlParts, Handlers
+from ringmq.broker.requests.guest_answers import ON_SLAVE
 from ringmq.broker.requests.request import Answer, Request
 from ringmq.remoting.codes import RequestCode, ResponseCode
 
@@ -16,11 +16,6 @@ CODES = (
     RequestCode.POLLING_INFO,
     RequestCode.POP_INFLIGHT,
 )
-
-
-def answers(parts: ControlParts) -> Handlers:
-    """The requests that control of a slave answers."""
-    return dict.fromkeys(CODES, refuse)
 
 
 def refuse(request: Request) -> Answer:

@@ -108,6 +108,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.EXCHANGE_BROKER_HA_INFO: Access.REPLICATION,
     RequestCode.HA_HANDSHAKE: Access.REPLICATION,
     RequestCode.HA_READ_LOG: Access.REPLICATION,
+    RequestCode.POP_PROGRESS: Access.REPLICATION,
 }
 """Request code -> its class on the broker."""
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.requests.request import Answer, Request
+from ringmq.broker.requests.request import Answer, Request, Slices
 
 ON_SLAVE = "service not available now: this broker is a slave, send to its master"
-Handlers = Mapping[int, Callable[[Request], Answer]]
+Handlers = Mapping[int, Callable[[Request], Answer | Slices]]
 
 
 class ControlParts(Struct, frozen=True):

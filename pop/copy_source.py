@@ -1,0 +1,176 @@
+"""Copies of POP's memory for slaves (270006), which control of a master makes from its files.
+
+A copy is the pages that the image got since the slave's snapshot, as a journal, and the lines of `names` that the
+slave lacks. It is of one moment: control reads the image while the worker `pop` does not write it, and begins anew at
+the next request if the worker has begun meanwhile. A slave takes a copy in pieces of PIECE_BYTES_MAX.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+from msgspec import Struct, field
+
+from ringmq.broker.requests.guest_answers import ON_SLAVE, ControlParts
+from ringmq.broker.requests.request import Answer, Request, Slices
+from ringmq.broker.requests.turns import Steps
+from ringmq.native import lib
+from ringmq.pop import names
+from ringmq.pop.image_file import (
+    END,
+    END_MAGIC,
+    FOLDER,
+    HEAD,
+    HEAD_MAGIC,
+    IMAGE,
+    PAGE,
+    Header,
+    HeaderError,
+    data_ranges,
+    has_image,
+    read_header,
+)
+from ringmq.pop.page_changes import Changes, changed_since, read_changes
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.pop_copy_headers import PIECE_BYTES_MAX, PopProgressRequestHeader, PopProgressResponseHeader
+
+STEP_PAGES = 64
+"""Pages that one step reads, some 0.3 ms."""
+COPIES_MAX = 16
+"""Copies that slaves are taking in pieces. A newer one takes the place of that which was asked for the longest ago."""
+
+
+class _Copy(Struct):
+    """A copy that a slave takes. `file`: open until its last piece is taken."""
+
+    answer: PopProgressResponseHeader
+    file: IO[bytes]
+
+
+class CopySource(Struct):
+    """Answers 270006. `parts`: of control."""
+
+    parts: ControlParts
+    _copies: dict[int, _Copy] = field(default_factory=dict)
+    _last_id: int = 0
+
+    def answer(self, request: Request) -> Answer | Slices:
+        """270006. Raises RequestError."""
+        if self.parts.live.is_slave:
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)
+        asked = PopProgressRequestHeader.decode(request.command.ext_fields or {})
+        if asked.copy_id is None:
+            return Slices(self._begin(request, asked), is_large=True, is_reading=True)
+        copy, offset = self._copies.pop(asked.copy_id, None), asked.offset or 0
+        if copy is None or not 0 <= offset < copy.answer.size:
+            remark = f"there is no copy {asked.copy_id} with a piece at {offset}, begin anew"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        self._copies[asked.copy_id] = copy
+        return self._piece(request, copy, offset)
+
+    def _piece(self, request: Request, copy: _Copy, offset: int) -> RemotingCommand:
+        copy.file.seek(offset)
+        body = copy.file.read(PIECE_BYTES_MAX)
+        copy.answer.offset = offset
+        if offset + len(body) == copy.answer.size:
+            self._copies.pop(copy.answer.copy_id, None)
+            copy.file.close()
+        return request.reply(ext_fields=copy.answer.encode(), body=body)
+
+    def _begin(self, request: Request, asked: PopProgressRequestHeader) -> Steps[Answer]:
+        root = Path(self.parts.live.config.store_path_root_dir)
+        if not has_image(root):
+            return _without_copy(request, 0, 0)
+        try:
+            return (yield from self._copied(request, asked, root / FOLDER))
+        except OSError as error:
+            remark = f"the memory of POP cannot be copied: {error}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _copied(self, request: Request, asked: PopProgressRequestHeader, folder: Path) -> Steps[Answer]:
+        changes = read_changes(folder)
+        if changes is None or (changes.run, changes.done) == (asked.run, asked.snapshot):
+            return _without_copy(request, asked.run, asked.snapshot)
+        with (folder / IMAGE).open("rb", buffering=0) as image:
+            header = _header(image)
+            if header is None or not changes.is_of(header):
+                return _without_copy(request, asked.run, asked.snapshot)
+            is_behind = changes.run == asked.run and asked.snapshot < changes.done
+            pages = changed_since(folder, asked.snapshot) if is_behind else _all_pages(image, header)
+            yield
+            file = SpooledTemporaryFile(PIECE_BYTES_MAX, dir=str(folder))  # noqa: SIM115
+            try:
+                yield from _write_journal(file, image, header, pages)
+                journal_bytes = file.tell()
+                names_from = _add_names(file, folder, asked)
+                if read_changes(folder) != changes:
+                    file.close()
+                    return _without_copy(request, asked.run, asked.snapshot)
+            except BaseException:
+                file.close()
+                raise
+        return self._first_piece(request, file, changes, journal_bytes, names_from)
+
+    def _first_piece(
+        self, request: Request, file: IO[bytes], changes: Changes, journal_bytes: int, names_from: int
+    ) -> RemotingCommand:
+        self._last_id += 1
+        answer = PopProgressResponseHeader(
+            run=changes.run, snapshot=changes.done, copy_id=self._last_id, offset=0, size=file.tell(),
+            journal_bytes=journal_bytes, names_from=names_from,
+        )  # fmt: skip
+        if len(self._copies) == COPIES_MAX:
+            self._copies.pop(next(iter(self._copies))).file.close()
+        self._copies[self._last_id] = _Copy(answer, file)
+        return self._piece(request, self._copies[self._last_id], 0)
+
+
+def _without_copy(request: Request, run: int, snapshot: int) -> RemotingCommand:
+    answer = PopProgressResponseHeader(
+        run=run, snapshot=snapshot, copy_id=0, offset=0, size=0, journal_bytes=0, names_from=0
+    )
+    return request.reply(ext_fields=answer.encode())
+
+
+def _header(image: IO[bytes]) -> Header | None:
+    try:
+        return read_header(os.pread(image.fileno(), PAGE, 0), has_check=True)
+    except HeaderError:
+        return None  # the worker writes it now, or a start has set the image aside
+
+
+def _all_pages(image: IO[bytes], header: Header) -> list[int]:
+    ranges = data_ranges(image.fileno(), 0, int(header.layout.bytes))
+    return [page for begin, end in ranges for page in range(begin // PAGE, -(-end // PAGE))]
+
+
+def _write_journal(file: IO[bytes], image: IO[bytes], header: Header, pages: list[int]) -> Steps[None]:
+    """Write the pages as `ringmq.pop.image_file.JournalWriter` does."""
+    data = HEAD.pack(HEAD_MAGIC, lib.RMQ_POP_VERSION, len(pages), header.store_id, header.snapshot)
+    crc = 0
+    for at in range(0, len(pages), STEP_PAGES):
+        for page in pages[at : at + STEP_PAGES]:
+            data += os.pread(image.fileno(), PAGE, page * PAGE).ljust(PAGE, b"\0")
+        file.write(data)
+        crc, data = zlib.crc32(data, crc), b""
+        yield
+    data += struct.pack(f"<{len(pages)}I", *pages)
+    crc = zlib.crc32(data, crc)
+    file.write(data + END.pack(crc, len(pages), header.snapshot, END_MAGIC))
+
+
+def _add_names(file: IO[bytes], folder: Path, asked: PopProgressRequestHeader) -> int:
+    """Write the lines that the slave lacks. Returns the place in its file at which they begin."""
+    data = (folder / names.FILE).read_bytes()
+    data = data[: data.rfind(b"\n") + 1]
+    known = data[: max(0, asked.names_bytes)]
+    is_known = len(known) == asked.names_bytes and zlib.crc32(known) == asked.names_crc
+    begin = len(known) if is_known else 0
+    file.write(data[begin:])
+    return begin

@@ -1,0 +1,186 @@
+"""A slave's copy of its master's POP memory on disk: deaths, power cuts, and starts in either role."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.native import lib
+from ringmq.pop import log_cut, page_changes
+from ringmq.pop.copy_files import CopyFiles
+from ringmq.pop.copy_mark import PIECES, run_of_copy
+from ringmq.pop.copy_sync import Known
+from ringmq.pop.image_file import JOURNAL
+from ringmq.pop.memory import PopMemory, remove_lasting
+from ringmq.pop.names import read_names
+from tests.pop.copy_pair import END, Master, Slave, image_of
+from tests.pop.memory_kit import content
+from tests.pop.test_memory_deaths import killed_at
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Master]:
+    made = Master(tmp_path / "master")
+    made.names.add("G", "T", 0, 0)
+    made.put(0, 100)
+    yield made
+    remove_lasting(made.root)
+
+
+@pytest.fixture
+def slave(tmp_path: Path) -> Slave:
+    return Slave(tmp_path / "slave")
+
+
+def entries(root: Path) -> set[int]:
+    """Base offsets of the entries with which a start would go on."""
+    memory = PopMemory.load(root)
+    if memory is None:
+        return set()
+    found = {base for base, _ in content(memory).values()}
+    memory.close(clean=False)
+    remove_lasting(root)
+    return found
+
+
+def test_a_copy_waits_for_the_log(master: Master, slave: Slave) -> None:
+    slave.copy(master, END - 1)
+    assert slave.sync.is_whole and not entries(slave.root)
+    slave.save(END - 1)
+    assert not entries(slave.root)
+    slave.save(END)
+    assert entries(slave.root) == {0, 100} and slave.sync.known.snapshot == master.memory.header.snapshot
+
+
+def test_a_slave_that_starts_again_goes_on(master: Master, slave: Slave) -> None:
+    slave.copy(master)
+    log_cut.forget_as_slave(slave.root)
+    again = Slave(slave.root)
+    assert again.sync.known == slave.sync.known != Known()
+    master.put(200)
+    again.copy(master)
+    assert 0 < again.bytes < slave.bytes
+    assert image_of(slave.root) == image_of(master.root)
+    log_cut.forget_as_slave(slave.root)
+    assert entries(slave.root) == {0, 100, 200}
+
+
+def test_a_former_master_forgets_its_own_memory(master: Master) -> None:
+    master.close()
+    log_cut.forget_as_slave(master.root)
+    assert Slave(master.root).sync.known == Known()
+    assert not entries(master.root) and not (master.root / "pop" / page_changes.FILE).exists()
+    assert read_names(master.root / "pop") is not None, "no id is used again"
+
+
+def test_a_cut_of_the_log_takes_the_copy_away(master: Master, slave: Slave) -> None:
+    slave.copy(master)
+    log_cut.forget_behind(slave.root, 10)
+    assert not entries(slave.root) and not run_of_copy(slave.root / "pop")
+    again = Slave(slave.root)
+    again.copy(master)
+    assert entries(slave.root) == {0, 100}
+
+
+def test_a_master_that_has_lost_its_memory_takes_the_copy_away(master: Master, slave: Slave) -> None:
+    slave.copy(master)
+    master.taker.snapshots.close()
+    master.memory.discard()
+    slave.copy(master)
+    assert slave.sync.known == Known() and not entries(slave.root)
+
+
+def test_a_worker_that_starts_again_after_a_power_cut_gives_all(master: Master, slave: Slave) -> None:
+    slave.copy(master)
+    master.close()
+    (master.root / "pop" / "changes").unlink()
+    master.open()
+    master.put(300)
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100, 300} and image_of(slave.root) == image_of(master.root)
+
+
+def test_new_memory_is_no_copy(master: Master, slave: Slave) -> None:
+    slave.copy(master)
+    PopMemory.make(slave.root, 1, 0, entries_max=100, windows_max=100).discard()
+    assert not run_of_copy(slave.root / "pop")
+
+
+def damage(data: bytes) -> bytes:
+    return data[:50] + bytes([data[50] ^ 1]) + data[51:]
+
+
+def test_a_damaged_copy_is_not_used(master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    slave.copy(master)
+    add = CopyFiles.add
+    with monkeypatch.context() as patch:
+        patch.setattr(CopyFiles, "add", lambda files, piece: add(files, damage(piece)))
+        master.put(200)
+        with pytest.raises(OSError, match="damaged, or of another version"):
+            slave.copy(master)
+    assert entries(slave.root) == {0, 100}
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100, 200}
+
+
+def test_a_full_disk_leaves_the_copy(master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    slave.copy(master)
+    master.put(200)
+    with monkeypatch.context() as patch:
+
+        def full(descriptor: int, data: bytes, at: int) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match=r"copy\.tmp"):
+            slave.copy(master)
+    assert entries(slave.root) == {0, 100} and not (slave.root / "pop" / PIECES).exists()
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100, 200}
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "next"])
+@pytest.mark.parametrize("point", ["pop-copy-named", "pop-copy-made", "pop-copy-replaced", "pop-journal-replayed"])
+def test_a_death_leaves_one_of_two_copies(master: Master, slave: Slave, point: str, is_first: bool) -> None:
+    before: set[int] = set()
+    if not is_first:
+        slave.copy(master)
+        before = {0, 100}
+    master.names.add("G", "T", 1, 0)
+    master.put(200)
+
+    def work(step: Callable[[str], None]) -> None:
+        again = Slave(slave.root)
+        again.progress._files._step = step
+        again.copy(master)
+
+    assert killed_at(point, 1, work) == (is_first == (point == "pop-copy-made") or point == "pop-copy-named")
+    again = Slave(slave.root)
+    assert entries(slave.root) in (before, {0, 100, 200})
+    again.copy(master)
+    assert entries(slave.root) == {0, 100, 200} and image_of(slave.root) == image_of(master.root)
+    names = read_names(slave.root / "pop")
+    assert names is not None and len(names.windows) == 2 and not names.damaged
+    assert run_of_copy(slave.root / "pop")
+
+
+def test_windows_have_their_names_at_each_moment(master: Master, slave: Slave) -> None:
+    """Names come first, so the image of a copy is never ahead of them."""
+    seen: list[tuple[str, int]] = []
+
+    def note(step: str) -> None:
+        found = read_names(slave.root / "pop")
+        assert found is not None
+        seen.append((step, len(found.windows)))
+
+    slave.progress._files._step = note
+    slave.copy(master)
+    master.names.add("G", "T", 1, 0)
+    master.put(200)
+    slave.copy(master)
+    assert seen == [("pop-copy-named", 1), ("pop-copy-made", 1), ("pop-copy-named", 2), ("pop-copy-replaced", 2)]
+    assert lib.RMQ_POP_VERSION == 2 and (slave.root / "pop" / JOURNAL).exists()

@@ -1,0 +1,171 @@
+"""Copies of POP's memory that control of a master makes for slaves (270006)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.pop import copy_source
+from ringmq.pop.image_file import PAGE
+from ringmq.pop.memory import remove_lasting
+from ringmq.pop.page_changes import DONE_AT, FILE
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.pop_copy_headers import PIECE_BYTES_MAX, PopProgressResponseHeader
+from tests.broker.fakes import make_harness
+from tests.pop.copy_pair import Master, Slave, image_of
+
+NOTHING = {"run": "0", "snapshot": "0", "namesBytes": "0", "namesCrc": "0"}
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Master]:
+    made = Master(tmp_path / "master")
+    yield made
+    remove_lasting(made.root)
+
+
+@pytest.fixture
+def slave(tmp_path: Path) -> Slave:
+    return Slave(tmp_path / "slave")
+
+
+def header_of(master: Master, fields: dict[str, str]) -> PopProgressResponseHeader:
+    answer = master.ask(fields)
+    assert answer.code == 0, answer.remark
+    return PopProgressResponseHeader.decode(answer.ext_fields)
+
+
+def test_a_slave_gets_all_and_then_what_changes(master: Master, slave: Slave) -> None:
+    master.names.add("G", "T", 0, 0)
+    master.put(*range(0, 2000, 64))
+    slave.copy(master)
+    assert image_of(slave.root) == image_of(master.root)
+    assert (slave.root / "pop" / "names").read_bytes() == (master.root / "pop" / "names").read_bytes()
+    whole = slave.bytes
+    master.put(5)
+    slave.copy(master)
+    assert image_of(slave.root) == image_of(master.root)
+    assert slave.bytes - whole < 3 * PAGE < whole, "the header and one page of entries"
+    before = slave.bytes
+    assert slave.copy(master) == 1
+    assert slave.bytes == before
+
+
+def test_names_come_from_where_the_slave_lacks_them(master: Master, slave: Slave) -> None:
+    master.names.add("G", "T", 0, 0)
+    master.put(0)
+    slave.copy(master)
+    known = slave.sync.known
+    before = (master.root / "pop" / "names").read_bytes()
+    master.names.add("G", "T", 1, 0)
+    master.put(1)
+    added = len((master.root / "pop" / "names").read_bytes()) - len(before)
+    fields = {"run": known.run, "snapshot": known.snapshot, "namesBytes": known.names_bytes}
+    more = header_of(master, {name: str(value) for name, value in fields.items()} | {"namesCrc": str(known.names_crc)})
+    assert (more.names_from, more.size - more.journal_bytes) == (known.names_bytes, added)
+
+
+@pytest.mark.parametrize("field", ["run", "namesCrc", "namesBytes"])
+def test_a_slave_of_another_past_gets_all(master: Master, slave: Slave, field: str) -> None:
+    master.names.add("G", "T", 0, 0)
+    master.put(0)
+    slave.copy(master)
+    known = slave.sync.known
+    fields = {
+        "run": known.run, "snapshot": known.snapshot - 1, "namesBytes": known.names_bytes, "namesCrc": known.names_crc
+    }  # fmt: skip
+    same = header_of(master, {name: str(value) for name, value in fields.items()})
+    assert same.names_from == known.names_bytes
+    fields[field] += 1
+    other = header_of(master, {name: str(value) for name, value in fields.items()})
+    if field == "run":
+        assert other.journal_bytes == header_of(master, NOTHING).journal_bytes
+    else:
+        assert other.names_from == 0
+
+
+def test_a_large_copy_comes_in_pieces(tmp_path: Path, slave: Slave) -> None:
+    master = Master(tmp_path / "master", entries=1 << 16)
+    master.put(*range(0, 1 << 16, 64))
+    assert slave.copy(master) > 3
+    assert image_of(slave.root) == image_of(master.root)
+    assert slave.bytes > 3 * PIECE_BYTES_MAX
+    master.close()
+
+
+def test_a_copy_is_of_the_moment_of_its_first_piece(tmp_path: Path, slave: Slave) -> None:
+    """Snapshots go on while a slave takes the pieces."""
+    master = Master(tmp_path / "master", entries=1 << 16)
+    master.put(*range(0, 1 << 16, 64))
+    before = image_of(master.root)
+    ask = slave.sync.due(slave.now_ms)
+    slave.sync.answered(ask, master.ask(dict(ask.ext_fields)), slave.now_ms)
+    master.put(*range(1, 1 << 16, 64))
+    while not slave.sync.is_whole:
+        ask = slave.sync.due(slave.now_ms)
+        slave.sync.answered(ask, master.ask(dict(ask.ext_fields)), slave.now_ms)
+    slave.save()
+    assert image_of(slave.root) == before != image_of(master.root)
+    slave.copy(master)
+    assert image_of(slave.root) == image_of(master.root)
+    master.close()
+
+
+def test_an_image_that_is_being_written_is_not_read(master: Master) -> None:
+    master.put(0)
+    path = master.memory.folder / FILE
+    data = bytearray(path.read_bytes())
+    data[DONE_AT] -= 1
+    path.write_bytes(data)
+    assert header_of(master, NOTHING).size == 0
+
+
+def test_an_image_that_changes_meanwhile_is_not_given(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    master.put(0)
+    names = copy_source._add_names
+
+    def slow(*arguments: object) -> int:
+        master.put(1)
+        return names(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copy_source, "_add_names", slow)
+    assert header_of(master, NOTHING).size == 0
+
+
+def test_a_master_without_pop_has_none(tmp_path: Path) -> None:
+    control = make_harness({"storePathRootDir": str(tmp_path)})
+    answer = control.ask(RequestCode.POP_PROGRESS, {**NOTHING, "run": "7", "snapshot": "3"})
+    assert (answer.code, answer.ext_fields["run"], answer.ext_fields["size"]) == (0, "0", "0")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_piece_that_is_not_there_is_refused(master: Master) -> None:
+    master.put(0)
+    first = header_of(master, NOTHING)
+    for copy_id, offset in ((first.copy_id, 0), (77, 0), (-1, 5)):
+        answer = master.ask({**NOTHING, "copyId": str(copy_id), "offset": str(offset)})
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert answer.remark == f"there is no copy {copy_id} with a piece at {offset}, begin anew"
+
+
+def test_the_oldest_copy_gives_way(tmp_path: Path) -> None:
+    master = Master(tmp_path / "master", entries=1 << 16)
+    master.put(*range(0, 1 << 16, 64))
+    copies = [header_of(master, NOTHING) for _ in range(copy_source.COPIES_MAX)]
+    next_piece = {**NOTHING, "offset": str(PIECE_BYTES_MAX)}
+    assert master.ask({**next_piece, "copyId": str(copies[0].copy_id)}).code == 0
+    header_of(master, NOTHING)
+    codes = [master.ask({**next_piece, "copyId": str(copy.copy_id)}).code for copy in copies]
+    assert codes == [0, ResponseCode.QUERY_NOT_FOUND, *[0] * (copy_source.COPIES_MAX - 2)]
+    master.close()
+
+
+def test_those_who_may_not_replicate_are_refused(master: Master) -> None:
+    master.put(0)
+    control = make_harness({"storePathRootDir": str(master.root), "haAllowedNetworks": "10.9.0.0/16"})
+    answer = control.ask(RequestCode.POP_PROGRESS, NOTHING)
+    assert answer.code == ResponseCode.NO_PERMISSION and "haAllowedNetworks does not name this host" in answer.remark
+    slave = make_harness({"storePathRootDir": str(master.root), "brokerRole": "SLAVE", "brokerId": "1"})
+    assert slave.ask(RequestCode.POP_PROGRESS, NOTHING).code == ResponseCode.SLAVE_NOT_AVAILABLE
