@@ -13,11 +13,13 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import NONE
 from ringmq.native import ffi, lib
 from ringmq.pop.clamp import Clamped, clamp, reach
+from ringmq.pop.copy_mark import run_of_copy
 from ringmq.pop.image_file import FOLDER, IMAGE, NO_ROOM
 from ringmq.pop.log_place import Log, LogPlace, compare
 from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.memory_copy import newest_copy
 from ringmq.pop.names import IDS_END, Names
+from ringmq.pop.promotion import LAST_SECONDS, is_behind_records, take_copy
 from ringmq.pop.record_notice import read_notice
 from ringmq.pop.record_scan import revive_topics
 from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
@@ -88,6 +90,9 @@ def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | No
         text = f"{memory.folder}: a start that died has left it half-filled; the records in the log tell what is open"
     elif is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
         text = f"{memory.folder}: another broker has had the store since; its records tell what is open"
+    elif run_of_copy(memory.folder) and is_behind_records(look, memory.header):
+        text = f"{memory.folder}: the log has later records of open messages than the copy of the master's memory"
+        text += "; these records tell what is open"
     elif not _is_of_log(look, memory):
         text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
     else:
@@ -122,13 +127,16 @@ def _check(look: StoreLook, memory: PopMemory) -> bool | None:
             return None
         found = reach(memory, look.plane, names, births)
         names.pass_over(found.highest_id)
+        was_copy = run_of_copy(memory.folder) != 0
+        if was_copy:
+            take_copy(names, memory.folder, was_cut=memory.was_cut)
         is_empty = not found.entries and not found.has_ahead
         restarts = names.ids_left < FEW_IDS and is_empty and bool(memory.header.clean)
         fault = memory.fault_of_image()
         is_whole = found.is_within and not restarts and not memory.header.failed_errno and not fault
         has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)
         names.keep(found.live)
-        _tell(memory, names.damaged)
+        _tell(memory, names.damaged, was_copy=was_copy)
         if fault:
             log.warning("%s", f"{memory.folder / IMAGE}: {fault}; the segment has all, and the image is written anew")
     finally:
@@ -194,9 +202,11 @@ def _tell_clamped(memory: PopMemory, done: Clamped, damaged: int) -> None:
         log.info("%s", f"{memory.folder}: {done.gone} windows have no topic any more and have ended")
 
 
-def _tell(memory: PopMemory, damaged_names: int) -> None:
+def _tell(memory: PopMemory, damaged_names: int, *, was_copy: bool) -> None:
     if damaged_names:
         text = f"{memory.folder}: {damaged_names} names of windows are damaged"
         log.warning("%s", f"{text}; groups of POP go on at their consumer offsets there")
-    if memory.was_cut:
+    if was_copy:
+        log.info("%s", f"{memory.folder}: open messages are those of the former master; {LAST_SECONDS}")
+    elif memory.was_cut:
         log.info("%s", f"{memory.folder}: the machine went down; the last second of pops and acks may come again")

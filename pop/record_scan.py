@@ -58,6 +58,21 @@ class RecordScan:
                 elif record.topic == layout.TIMER_TOPIC and (found := _waiting(record, read_ms)) is not None:
                     yield found
 
+    def has_behind(self, since: int, dispatched: int, log_end: int) -> bool:
+        """True if a record lies at or behind `since` of the log. Raises OSError."""
+        for topic in revive_topics(self._store.config.root):
+            for name in self._store.queue_names([topic]):
+                queue = self._store.queue(topic, name.queue_id)
+                if isinstance(queue, ConsumeQueue) and queue.offsets_at([since])[0] < queue.max_offset(EVERYTHING):
+                    return True
+        if next(self.timed(0, 0, since), None) is not None:
+            return True
+        scanned = self._store.commit_log.scan(max(since, dispatched), log_end) if dispatched < log_end else ()
+        return any(
+            is_revive_topic(record.topic) or (record.topic == layout.TIMER_TOPIC and _waiting(record, 0) is not None)
+            for _, record in scanned
+        )
+
     def _revived(self, topic: str) -> Iterator[Found]:
         for name in self._store.queue_names([topic]):
             queue = self._store.queue(topic, name.queue_id)
