@@ -15,8 +15,7 @@ from ringmq.native import ffi
 from ringmq.pop import image_file, names
 from ringmq.pop.copy_mark import PIECES, mark_copy, remove_image, run_of_copy
 from ringmq.pop.copy_sync import Known
-from ringmq.pop.image_file import JOURNAL, DiskFile, HeaderError, Journal
-from ringmq.pop.log_place import LogPlace
+from ringmq.pop.image_file import JOURNAL, DiskFile, HeaderError
 from ringmq.remoting.pop_copy_headers import PopProgressResponseHeader
 from ringmq.store.crash_points import Step, passed
 
@@ -32,8 +31,6 @@ class CopyFiles:
         self._root, self._folder, self._step = root, root / image_file.FOLDER, step
         self._size: int | None = None
         """Bytes of the pieces so far. None: there are none."""
-        self._lines = b""
-        self._journal: Journal | None = None
 
     def known(self) -> Known:
         """Read the state of the copy. One that cannot be read is removed."""
@@ -74,28 +71,23 @@ class CopyFiles:
         if run_of_copy(self._folder):
             remove_image(self._folder)
 
-    def cut(self, coming: PopProgressResponseHeader) -> int:
-        """Divide the whole copy into its parts. Returns the offset up to which a log has to reach to have all that the
-        copy tells of. Raises CopyError."""
+    def apply(self, coming: PopProgressResponseHeader, known: Known) -> Known:
+        """Make the whole copy the one that is there. `known`: the state so far. Returns the new one. Raises
+        CopyError."""
         with (self._folder / PIECES).open("rb") as file:
             file.seek(coming.journal_bytes)
-            self._lines = file.read()
+            lines = file.read()
         os.truncate(self._folder / PIECES, coming.journal_bytes)
-        self._journal = image_file.read_journal(self._folder / PIECES)
-        if self._journal is None or not self._journal.first_page:
+        journal = image_file.read_journal(self._folder / PIECES)
+        if journal is None or not journal.first_page:
             raise CopyError("the copy of POP's memory is damaged, or of another version")
-        return _log_end(self._journal)
-
-    def apply(self, coming: PopProgressResponseHeader, known: Known) -> Known:
-        """Make the copy that `cut` has divided the one that is there. `known`: what is there so far."""
-        assert self._journal is not None, "it was cut"
-        self._put_names(coming.names_from)
+        self._put_names(coming.names_from, lines)
         self._step("pop-copy-named")
         pieces = DiskFile(self._folder / PIECES)
         try:
             pieces.sync()
             if known.run != coming.run:
-                numbers = ffi.from_buffer("uint32_t[]", self._journal.numbers)
+                numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
                 image_file.make_image(self._folder, pieces, numbers, len(numbers))
                 self._step("pop-copy-made")
                 mark_copy(self._folder, coming.run)
@@ -108,16 +100,16 @@ class CopyFiles:
         self.drop()
         return self._known(coming.run, coming.snapshot)
 
-    def _put_names(self, begin: int) -> None:
+    def _put_names(self, begin: int, lines: bytes) -> None:
         path = self._folder / names.FILE
-        if begin and not self._lines:
+        if begin and not lines:
             return
         before = path.read_bytes()[:begin] if begin else b""
         fresh = path.with_name(names.FILE + ".tmp")
         fresh.unlink(missing_ok=True)
         file = DiskFile(fresh)
         try:
-            file.write(before + self._lines, 0)
+            file.write(before + lines, 0)
             file.sync()
         finally:
             file.close()
@@ -129,9 +121,3 @@ class CopyFiles:
         except FileNotFoundError:
             data = b""
         return Known(run, snapshot, len(data), zlib.crc32(data))
-
-
-def _log_end(journal: Journal) -> int:
-    head = ffi.new("struct rmq_pop_header *")
-    ffi.buffer(head)[:] = journal.first_page[: image_file.HEADER_BYTES]
-    return LogPlace.of(head).end[0]

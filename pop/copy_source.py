@@ -123,7 +123,7 @@ class CopySource(Struct):
         self._last_id += 1
         answer = PopProgressResponseHeader(
             run=changes.run, snapshot=changes.done, copy_id=self._last_id, offset=0, size=file.tell(),
-            journal_bytes=journal_bytes, names_from=names_from,
+            journal_bytes=journal_bytes, names_from=names_from, log_end=self.parts.log_end(),
         )  # fmt: skip
         if len(self._copies) == COPIES_MAX:
             self._copies.pop(next(iter(self._copies))).file.close()
@@ -133,7 +133,7 @@ class CopySource(Struct):
 
 def _without_copy(request: Request, run: int, snapshot: int) -> RemotingCommand:
     answer = PopProgressResponseHeader(
-        run=run, snapshot=snapshot, copy_id=0, offset=0, size=0, journal_bytes=0, names_from=0
+        run=run, snapshot=snapshot, copy_id=0, offset=0, size=0, journal_bytes=0, names_from=0, log_end=0
     )
     return request.reply(ext_fields=answer.encode())
 

@@ -135,7 +135,15 @@ def _check(
     found: PopProgressResponseHeader, body: bytes, coming: PopProgressResponseHeader | None, received: int
 ) -> None:
     """Raises `BadBody` for a piece that is not the next one."""
-    numbers = found.run, found.snapshot, found.copy_id, found.offset, found.journal_bytes, found.names_from
+    numbers = (
+        found.run,
+        found.snapshot,
+        found.copy_id,
+        found.offset,
+        found.journal_bytes,
+        found.names_from,
+        found.log_end,
+    )
     if min(numbers) < 0 or not 0 <= found.size <= COPY_BYTES_MAX or found.journal_bytes > found.size:
         raise json_body.bad_body(f"size {found.size} is not from 0 to {COPY_BYTES_MAX}, or a number is below 0", "size")
     if coming is not None and (found.copy_id, found.size) != (coming.copy_id, coming.size):

@@ -24,7 +24,6 @@ class SlaveProgress:
         self._files = CopyFiles(root)
         self.sync = CopySync(self._files.known())
         self._thread = ThreadPoolExecutor(1, "pop-copy")
-        self._cut: Future[int] | None = None
         self._applied: Future[Known] | None = None
 
     def save(self, own_end: int) -> None:
@@ -32,7 +31,7 @@ class SlaveProgress:
         try:
             self._go_on(own_end)
         except (OSError, CopyError) as error:
-            self._cut = self._applied = None
+            self._applied = None
             self.sync.dropped()
             self._files.drop()
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
@@ -41,23 +40,16 @@ class SlaveProgress:
         sync = self.sync
         if self._applied is not None:
             if self._applied.done():
-                applied, self._applied, self._cut = self._applied, None, None
+                applied, self._applied = self._applied, None
                 sync.taken_over(applied.result())
             return
         if sync.is_gone:
             self._files.remove()
             sync.taken_over(Known())
         if sync.coming is None:
-            if self._cut is not None:
-                self._cut.exception()  # it reads the file
-                self._cut = None
             self._files.drop()
             return
         for piece in sync.take_pieces():
             self._files.add(piece)
-        if not sync.is_whole:
-            return
-        if self._cut is None:
-            self._cut = self._thread.submit(self._files.cut, sync.coming)
-        elif self._cut.done() and self._cut.result() <= own_end:
+        if sync.is_whole and sync.coming.log_end <= own_end:
             self._applied = self._thread.submit(self._files.apply, sync.coming, sync.known)

@@ -32,6 +32,7 @@ class PopProgressRequestHeader(Header):
 class PopProgressResponseHeader(Header):
     """270006. `run` 0: the master has no memory of POP. `size` 0: the slave has all. `journal_bytes`: the
     first part of the copy. `names_from`: the place in the slave's file from which the rest of the copy is its content.
+    `log_end`: a log up to there has all that the copy tells of.
     """
 
     run: Int64
@@ -41,3 +42,4 @@ class PopProgressResponseHeader(Header):
     size: Int64
     journal_bytes: Int64
     names_from: Int64
+    log_end: Int64

@@ -48,6 +48,7 @@ def entries(root: Path) -> set[int]:
 
 
 def test_a_copy_waits_for_the_log(master: Master, slave: Slave) -> None:
+    """It may tell of copies in topics of retries that came while the snapshot began: the end is that of the answer."""
     slave.copy(master, END - 1)
     assert slave.sync.is_whole and not entries(slave.root)
     slave.save(END - 1)

@@ -12,7 +12,16 @@ from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.pop_copy_headers import COPY_BYTES_MAX, PIECE_BYTES_MAX
 
 KNOWN = Known(5, 40, 300, 99)
-FIELDS = {"run": 5, "snapshot": 41, "copyId": 3, "offset": 0, "size": 10, "journalBytes": 8, "namesFrom": 0}
+FIELDS = {
+    "run": 5,
+    "snapshot": 41,
+    "copyId": 3,
+    "offset": 0,
+    "size": 10,
+    "journalBytes": 8,
+    "namesFrom": 0,
+    "logEnd": 9,
+}
 
 
 def asking(known: Known = KNOWN) -> tuple[CopySync, Ask]:
@@ -135,6 +144,7 @@ def test_a_copy_that_cannot_be_kept_is_dropped() -> None:
         (b"x", {"journalBytes": 11}),
         (b"x", {"namesFrom": -1}),
         (b"x", {"snapshot": -1}),
+        (b"x", {"logEnd": -1}),
     ],
 )  # fmt: skip
 def test_an_impossible_piece_ends_the_copy(body: bytes, fields: dict[str, int]) -> None:
