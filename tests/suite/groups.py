@@ -1,7 +1,7 @@
 """Groups of test files: one worker runs a group from its first test to its last.
 
 A file is a group. The folders that share servers (`tests/server_pool.py`) are two groups together: what uses shared
-brokers, and what starts brokers of its own and shares the stock client.
+brokers, and what starts brokers of its own and shares the stock client. Files that use one Spark session are a group.
 """
 
 from pathlib import Path
@@ -13,20 +13,29 @@ PAIRS = frozenset(
     for name in ("disk_both_ways", "halves_both_ways", "name_servers", "replication", "slave_reads", "take_over")
 )
 """Two workers take less time than one, and cost one more start of the stock client."""
+SPARK_GROUP = "one Spark session"
+SPARK_FILES = frozenset(
+    f"spark_bridge/test_{name}.py" for name in ("jvm_made_stores", "jvm_source", "sink", "spark", "stream")
+)
+"""A worker starts a session, with its virtual machine, for all of them."""
 LONGEST_FIRST = (
     SHARING_GROUP,
     PAIRS_GROUP,
+    SPARK_GROUP,
     "service/test_boot.py",
     "drill/test_crash_points.py",
-    "spark_bridge/test_sink.py",
     "test_spark_examples.py",
     "packaging/test_distributions.py",
     "native/test_crash_points.py",
-    "spark_bridge/test_jvm_source.py",
-    "spark_bridge/test_jvm_made_stores.py",
     "store/test_store_task.py",
     "loadtest/test_fuzz.py",
     "spark_bridge/test_stream_drill.py",
+    "spark_bridge/test_local_cluster.py",
+    "spark_bridge/test_session.py",
+    "services/test_staged_writes.py",
+    "suite/test_suite.py",
+    "test_example.py",
+    "without_timers/test_tree.py",
     "loadtest/test_spark_bench.py",
 )
 
@@ -37,6 +46,8 @@ def group_of(path: Path, root: Path) -> str:
     if tests not in path.parents:
         return path.as_posix()
     relative = path.relative_to(tests)
+    if relative.as_posix() in SPARK_FILES:
+        return SPARK_GROUP
     if relative.parts[0] not in SHARING_FOLDERS:
         return relative.as_posix()
     return PAIRS_GROUP if relative.as_posix() in PAIRS else SHARING_GROUP

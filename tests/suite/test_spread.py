@@ -1,11 +1,12 @@
 """The spread of the suite over workers (`spread.py`), and the logs beside a failure (`tests/conftest.py`)."""
 
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.suite.groups import PAIRS, PAIRS_GROUP, SHARING_GROUP, group_of
+from tests.suite.groups import LONGEST_FIRST, PAIRS, PAIRS_GROUP, SHARING_GROUP, SPARK_FILES, SPARK_GROUP, group_of
 from tests.suite.inner import Inner
 
 TEST = """
@@ -34,6 +35,19 @@ def test_files_that_share_servers_are_one_group(tmp_path: Path) -> None:
     assert group_of(tmp_path / "tests" / "ha" / "test_x.py", tmp_path) == str(Path("ha", "test_x.py"))
     assert {group_of(tmp_path / "tests" / name, tmp_path) for name in PAIRS} == {PAIRS_GROUP}
     assert all((Path(__file__).parents[1] / name).is_file() for name in PAIRS)
+
+
+def test_files_that_use_the_spark_session_are_one_group(tmp_path: Path) -> None:
+    tests = Path(__file__).parents[1]
+    given = re.compile(r"\bspark: Any\b")  # the fixture of tests/spark_bridge/conftest.py
+    files = (tests / "spark_bridge").glob("test_*.py")
+    assert {path.relative_to(tests).as_posix() for path in files if given.search(path.read_text())} == SPARK_FILES
+    assert {group_of(tmp_path / "tests" / name, tmp_path) for name in SPARK_FILES} == {SPARK_GROUP}
+
+
+def test_the_files_that_begin_early_exist() -> None:
+    tests = Path(__file__).parents[1]
+    assert [name for name in LONGEST_FIRST if name.endswith(".py") and not (tests / name).is_file()] == []
 
 
 def test_a_group_is_run_by_one_worker(inner: Inner) -> None:
