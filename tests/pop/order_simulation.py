@@ -142,7 +142,9 @@ class OrderWorld(World):
         if found == DONE:
             batch.acked.add(offset)
             done, perhaps = batch.passed()
-            self.done |= {(GROUP, message) for message in done}
+            new = {(GROUP, message) for message in done} - self.done
+            self.touched |= dict.fromkeys(new, self.steps)  # this one was acknowledged last, others may lie behind it
+            self.done |= new
             self.perhaps_done |= {(GROUP, message) for message in perhaps}
 
     def change_in_order(self, batch: Batch, offset: int, invisible_ms: int) -> None:
