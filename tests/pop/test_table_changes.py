@@ -132,6 +132,17 @@ def test_a_reset_gives_open_and_acknowledged_messages_again_at_once(worker: Work
     assert worker.table() == 10
 
 
+def test_a_pop_goes_on_behind_what_members_have_pulled(worker: Worker) -> None:
+    """No pass over the offsets comes between: a group that turns to POP sees nothing twice."""
+    held = worker.taken(2)
+    worker.settle()
+    worker.commit(7)
+    assert [offset_of(receipt) for receipt in worker.taken(1)] == [7]
+    worker.commit(500_000)
+    assert [offset_of(receipt) for receipt in worker.taken()] == [8, 9], "an offset beyond the end passes over nothing"
+    assert worker.ack(held[0]).code == 0
+
+
 def test_a_reset_beyond_all_that_was_given_takes_nothing_from_consumers(worker: Worker) -> None:
     held = worker.taken(3)
     assert worker.reset({0: 8}) == ""

@@ -1,6 +1,8 @@
 #include "pop/pop_picks.h"
 
 #include "log/loaded_pages.h"
+#include "plane/port.h"
+#include "plane/ring.h"
 #include "plane/settings_word.h"
 
 #define RETRY_BYTES_MORE 512u   /* that a retry has more when it is written anew: receipt and topic */
@@ -176,6 +178,20 @@ static int64_t pick_batch(struct rmq_pop_desk *d, struct rmq_pop_picks *p, struc
     return offset;
 }
 
+/* A member of the group that pulls has committed a larger offset: the pop goes on there. One beyond the end is left to the next
+ * pass over all offsets (pop_offsets.c). While a report is on its way, the table may have an offset of before a reset. */
+static void follow_table(struct rmq_pop_desk *d, uint32_t group_id, uint32_t slot, uint32_t place)
+{
+    const struct rmq_pop_window *window = rmq_pop_window_at(d->windows, place);
+    const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+    int64_t max_offset = (int64_t)rmq_load(&queue->max_offset);
+    if (window->next_offset >= max_offset || rmq_ring_used(&rmq_port_at(d->plane, d->port)->commit))
+        return;
+    int64_t table = rmq_offset_get(d->plane, group_id, slot);
+    if (table > window->committed && table <= max_offset)
+        rmq_pop_skip_to(d->windows, place, table);
+}
+
 static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint32_t group_id, const struct rmq_pop_source *source,
                            uint32_t queue_id)
 {
@@ -188,6 +204,7 @@ static uint32_t pick_queue(struct rmq_pop_desk *d, struct rmq_pop_picks *p, uint
         d->wanted_topic = source->topic_id;
         return RMQ_POP_NEEDS_WINDOWS;
     }
+    follow_table(d, group_id, slot, place);
     if (p->order && !may_read(d, p, place))
         return RMQ_POP_SERVED; /* messages behind a batch are no rest */
     int64_t max_offset = (int64_t)rmq_load(&rmq_queue_at(d->plane, slot)->max_offset), returned;
