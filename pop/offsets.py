@@ -10,7 +10,7 @@ offset.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ringmq.ipc.plane import Plane
@@ -93,22 +93,44 @@ class Offsets:
         One store publishes all reports, and is the reset: if the worker dies behind it, a pass of its replacement finds
         the offsets in the table.
         """
-        ring = self._plane.header.ports.port[self._port].commit
-        if len(resets) > int(ring.capacity) - int(ring.head - ring.tail):
+        if not self.has_room(len(resets)):
             raise OSError(errno.EBUSY, "too many consumer offsets wait for control")
         resets = [reset._replace(offset=self._within(reset.queue_slot, reset.offset)) for reset in resets]
         for reset in resets:
             if reset.window is not None and self._ends(reset.window, reset.offset):
                 self._names.have_id(reset.window)
-        commits = ffi.new("struct rmq_offset_commit[]", [reset[:3] for reset in resets])
-        self._native.may_compare = 0  # the table does not have them yet
-        lib.rmq_port_commit(self._plane.struct, self._port, commits, len(resets))
+        self._publish([reset[:3] for reset in resets])
         self._step("pop-reset-reported")
         for reset in resets:
             if reset.window is not None:
                 self._move(reset.window, reset.offset)
                 self._step("pop-window-reset")
                 self._on_moved(reset.group_id)
+
+    def has_room(self, count: int) -> bool:
+        """True if so many reports fit into the ring. Raises OSError if they never do."""
+        ring = self._plane.header.ports.port[self._port].commit
+        if count > int(ring.capacity):
+            raise OSError(errno.ENOSPC, f"{count} queues are more than {int(ring.capacity)}, the limit")
+        return count <= int(ring.capacity) - int(ring.head - ring.tail)
+
+    def pass_over(self, ends: Mapping[Window, int]) -> None:
+        """Have groups go on at these offsets, though messages before are open: records in the log name them. One store
+        publishes all reports, for which there is room. Windows that have ended meanwhile are left out.
+
+        If the worker dies behind the store, a pass of its replacement finds the offsets in the table.
+        """
+        there = [(window, end) for window, end in ends.items() if self._names.at(window.place) == window]
+        ahead = [(window, end) for window, end in there if end > int(self._names.native(window).committed)]
+        self._publish([(window.group_id, window.queue_slot, end) for window, end in ahead])
+        self._step("pop-leave-reported")
+        for window, end in ahead:
+            lib.rmq_pop_set_committed(self._windows, window.place, end, int(self._native.start_id))
+
+    def _publish(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        commits = ffi.new("struct rmq_offset_commit[]", rows)
+        self._native.may_compare = 0  # the table does not have them yet
+        lib.rmq_port_commit(self._plane.struct, self._port, commits, len(rows))
 
     def _within(self, queue_slot: int, offset: int) -> int:
         """An offset of others, at most the end of the queue."""

@@ -88,13 +88,13 @@ class Revival:
 
     # ---- turns ----
 
-    def turn(self, now_ms: int) -> bool:
-        """Do what is due. True if more may follow at once."""
+    def turn(self, now_ms: int, is_held: bool = False) -> bool:
+        """Do what is due. True if more may follow at once. `is_held`: no further copies go to write."""
         self._now_ms = now_ms
         worked = self._take_answers()
         grace_ms = self._config().pop_revive_grace_ms
         worked |= lib.rmq_pop_copies_due(self._native, now_ms - grace_ms) > 0
-        if now_ms >= self._look_ms:
+        if now_ms >= self._look_ms and not is_held:
             for _ in range(BATCHES):
                 if not self._submit():
                     break
@@ -123,6 +123,11 @@ class Revival:
     def is_idle(self) -> bool:
         """True if no message waits for a copy, and no copy for the disk."""
         return not self._batches.in_flight and not self._counts.reviving
+
+    @property
+    def is_answered(self) -> bool:
+        """True if no copy is with write."""
+        return self._batches.is_answered
 
     def finish(self, now_ms: int) -> bool:
         """A turn of the stop: take the answers of write. True once each copy has one."""

@@ -13,7 +13,9 @@ from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver
 from ringmq.pop.offsets import Offsets
+from ringmq.pop.open_records import OpenRecords
 from ringmq.pop.order_file import OrderFile
+from ringmq.pop.pull_switch import PullSwitch
 from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import LOOK_MS, Recovery
 from ringmq.pop.revival import Revival
@@ -39,12 +41,14 @@ class PopService(Part):
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
         offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver, notice: KeptNotice,
-        snapshots: Snapshots, gauges: Gauges, close_memory: Callable[[bool], None], log_line: Callable[[str], None],
+        switch: PullSwitch, records: OpenRecords, snapshots: Snapshots, gauges: Gauges,
+        close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
         self._changes, self._orders, self._hand_over, self._snapshots = changes, orders, hand_over, snapshots
+        self._switch, self._records = switch, records
         self._notice, self._close_memory, self._log_line = notice, close_memory, log_line
         self._lines = LogLines(log_line)
         self._has_failed = self._lacks_room = False
@@ -60,7 +64,7 @@ class PopService(Part):
         if not self._recovery.is_done and not self._recover():
             return False
         worked = self._desk.turn(now_ms)
-        worked |= self._revival.turn(now_ms)
+        worked |= self._copy(now_ms)
         worked |= self._changes.turn()
         has_more = self._offsets.turn(now_ms) | self._orders.turn(now_ms)
         self._snapshots.turn(now_ms)
@@ -70,6 +74,15 @@ class PopService(Part):
         self._gauges.turn(now_ms)
         self.has_worked = worked or bool(self._desk.has_worked)
         return worked or has_more
+
+    def _copy(self, now_ms: int) -> bool:
+        """Copies of messages, and check points of groups that leave POP: both need the port."""
+        records = self._records
+        records.lend(self._revival.is_answered)
+        worked = self._switch.turn(now_ms)
+        if not records.has_port:
+            worked |= self._revival.turn(now_ms, records.wants_port)
+        return worked
 
     def _recover(self) -> bool:
         """True once the windows know every copy."""
@@ -85,7 +98,7 @@ class PopService(Part):
         """See Part."""
         if not self._recovery.is_done:
             return LOOK_MS
-        parts = (self._desk, self._revival, self._offsets, self._orders, self._snapshots, self._gauges)
+        parts = (self._desk, self._revival, self._switch, self._offsets, self._orders, self._snapshots, self._gauges)
         return min(part.sleep_ms(now_ms) for part in parts)
 
     def wait(self, timeout_ms: int) -> None:
@@ -99,7 +112,7 @@ class PopService(Part):
     def is_idle(self) -> bool:
         """See Part. A worker without open messages may end: a pop starts it again."""
         are_idle = self._desk.is_idle and self._revival.is_idle
-        has_more = self._changes.is_busy or self._notice.waits
+        has_more = self._changes.is_busy or self._switch.is_busy or self._notice.waits
         is_done = self._recovery.is_done and are_idle and not has_more
         return is_done and not lib.rmq_pop_counts_of(self._windows).open
 
@@ -112,6 +125,7 @@ class PopService(Part):
         self._hand_over_open(began_ms + HAND_OVER_MS, is_ready=self._recovery.is_done and is_finished)
         is_saved = self._recovery.is_done and self._save(began_ms + STOP_MS)
         self._gauges.finish()
+        self._records.close()
         self._snapshots.close()
         self._revival.close()
         self._orders.finish(monotonic_ms())
@@ -121,6 +135,8 @@ class PopService(Part):
     def _finish(self) -> bool:
         if not self._recovery.is_done:
             return True  # the next process recovers
+        if not self._switch.finish():
+            return False
         is_answered = self._revival.finish(monotonic_ms())
         return self._offsets.finish() and is_answered
 

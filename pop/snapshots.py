@@ -137,6 +137,10 @@ class Snapshots:
         """True if the image has all changes."""
         return self._core.state is State.RESTS and not lib.rmq_pop_pages_is_changed(self._memory.pages)
 
+    def has_moment(self, moment_ms: int) -> bool:
+        """True if the image has all that the memory had in the turn of that monotonic time. Ask in a later turn."""
+        return not self.unsaved_ms or self.unsaved_ms > moment_ms
+
     def turn(self, now_ms: int) -> None:
         """Do the work that is due. Called at each turn of the worker's loop, with the monotonic time."""
         core = self._core

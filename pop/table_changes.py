@@ -40,8 +40,7 @@ class TableChanges:
 
     def on_reset(self, record: Ask, now_ms: int) -> None:
         """Take an RMQ_INBOX_RESET."""
-        self._answers.append((record, self._reset(ResetAsk.decode(record.payload))))
-        self._answer()
+        self.answer(record, self._reset(ResetAsk.decode(record.payload)))
 
     def on_deleted(self, record: Ask, now_ms: int) -> None:
         """Take an RMQ_INBOX_DELETED. `turn` goes on with it."""
@@ -61,6 +60,11 @@ class TableChanges:
                 self._answers.append((record, ""))
         self._answer()
         return is_busy
+
+    def answer(self, record: Ask, reason: str) -> None:
+        """Give control an answer, once its ring has room. `reason`: why nothing has changed, or empty."""
+        self._answers.append((record, reason))
+        self._answer()
 
     def _answer(self) -> None:
         while self._answers and self._inbox.answer_role(self._answers[0][0], self._answers[0][1].encode()):

@@ -112,6 +112,14 @@ class WindowNames:
         """All windows."""
         return iter(self._known.items())
 
+    def of(self, group: str, topic: str) -> Iterator[tuple[Key, Window]]:
+        """The windows of a group in the queues of a topic."""
+        topic_id = self._plane.topic_find(topic)
+        queues = 0 if topic_id is None else int(self._plane.topic(topic_id).config) >> 8 & 0xFFFF
+        for key in (Key(group, topic, queue_id) for queue_id in range(queues)):
+            if (window := self._known.get(key)) is not None and self._is_there(window):
+                yield key, window
+
     def at(self, place: int) -> Window | None:
         """The window at a place."""
         return self._by_place.get(place)

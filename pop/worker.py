@@ -23,8 +23,10 @@ from ringmq.pop.hand_over import HandOver
 from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
+from ringmq.pop.open_records import OpenRecords
 from ringmq.pop.order_file import OrderFile
 from ringmq.pop.page_changes import open_changes
+from ringmq.pop.pull_switch import PullSwitch
 from ringmq.pop.questions import PopAsks
 from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import Recovery
@@ -71,6 +73,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         others={
             lib.RMQ_INBOX_RESET: lambda record, now_ms: changes.on_reset(record, now_ms),
             lib.RMQ_INBOX_DELETED: lambda record, now_ms: changes.on_deleted(record, now_ms),
+            lib.RMQ_INBOX_LEAVE: lambda record, now_ms: switch.on_leave(record, now_ms),
         },
     )  # fmt: skip
     revival = Revival(
@@ -108,10 +111,16 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         store=lambda: MessageStore(store_config(config())), log=log_view, are_stored=lambda: offsets.are_stored,
         log_line=log.info,
     )  # fmt: skip
+    records = OpenRecords(
+        plane=plane, port=port, windows=windows, names=desk.windows, notice=notice, snapshots=snapshots, config=config,
+        log=log_view,
+    )  # fmt: skip
+    switch = PullSwitch(desk.windows, windows, records, offsets, changes.answer, log.info)
     return PopService(
         plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
-        orders=orders, hand_over=hand_over, notice=notice, snapshots=snapshots, gauges=gauges,
-        recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory, log_line=log.warning,
+        orders=orders, hand_over=hand_over, notice=notice, switch=switch, records=records, snapshots=snapshots,
+        gauges=gauges, recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory,
+        log_line=log.warning,
     )  # fmt: skip
 
 

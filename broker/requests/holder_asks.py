@@ -1,4 +1,4 @@
-"""The asks of control to workers that hold messages of groups: resets of consumer offsets, and deletions."""
+"""The asks of control to workers that hold messages of groups: resets of offsets, switches to pulls, deletions."""
 
 from __future__ import annotations
 
@@ -37,6 +37,25 @@ class ResetAsk(Struct, frozen=True):
         value = json_body.read_object(payload, "reset")
         offsets = {int(queue_id): int(offset) for queue_id, offset in value["offsets"].items()}
         return cls(int(value["untilNs"]), value["group"], value["topic"], offsets)
+
+
+class LeaveAsk(Struct, frozen=True):
+    """RMQ_INBOX_LEAVE: members of the group pull the topic from now on, or nothing changes. `until_ns`: as in
+    ResetAsk."""
+
+    until_ns: int
+    group: str
+    topic: str
+
+    def encode(self) -> bytes:
+        """The payload of the ask."""
+        return json_body.write_body({"group": self.group, "topic": self.topic, "untilNs": self.until_ns})
+
+    @classmethod
+    def decode(cls, payload: bytes) -> LeaveAsk:
+        """The ask of a payload."""
+        value = json_body.read_object(payload, "leave")
+        return cls(int(value["untilNs"]), value["group"], value["topic"])
 
 
 class DeletionAsk(Struct, frozen=True):

@@ -24,6 +24,7 @@ ELSEWHERE = {
     **dict.fromkeys(("pop-changes-noted", "pop-changes-begun", "pop-changes-done"), "tests/pop/test_page_changes.py"),
     **dict.fromkeys(("pop-copy-named", "pop-copy-made", "pop-copy-replaced"), "tests/pop/test_copy_files.py"),
     "pop-journal-replayed": "a start does it, below",
+    "pop-leave-reported": "tests/pop/test_pull_switch.py",
     "pop-names-rewritten": "a start does it, below",
     "pop-reset-reported": "tests/pop/test_table_changes.py",
     "pop-window-reset": "tests/pop/test_table_changes.py",

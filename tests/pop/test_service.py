@@ -18,7 +18,8 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
     return SimpleNamespace(
         turn=lambda *now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
         finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None, is_idle=not goes_on, waits=goes_on,
-        run=lambda deadline_ms, is_ready: None, is_busy=goes_on,
+        run=lambda deadline_ms, is_ready: None, is_busy=goes_on, is_answered=True, lend=lambda is_free: None,
+        has_port=False, wants_port=False,
     )  # fmt: skip
 
 
@@ -26,7 +27,8 @@ def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> Pop
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
     parts_of = (
-        "desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "notice", "snapshots", "gauges",
+        "desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "notice", "switch", "records",
+        "snapshots", "gauges",
     )  # fmt: skip
     others = {name: part(False) for name in parts_of}
     return PopService(

@@ -62,6 +62,9 @@ struct rmq_inbox_record {
                                   * else the reason why nothing has changed. Behind untilNs (monotonic) nothing may change */
 #define RMQ_INBOX_DELETED 15     /* control -> such a service: {"topics": [...], "groups": [...]} are deleted. Answer: empty, once it
                                   * holds nothing of them */
+#define RMQ_INBOX_LEAVE 16       /* control -> such a service: {"group", "topic", "untilNs"}: members of the group pull the topic from
+                                  * now on. Answer: empty, once the consumer offsets lie behind all messages that were given, else
+                                  * the reason why nothing has changed. Behind untilNs (monotonic) nothing may change */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
