@@ -240,6 +240,8 @@ def _handlers_of_assignments(broker: Broker) -> dict[int, Handler]:
         modes_body=broker.modes_body,
         routes=broker.routes,
         new_entries=broker.new_entries,
+        holders=broker.holders,
+        offsets=broker.offsets,
     )
     return {
         RequestCode.QUERY_ASSIGNMENT: assigning.query,

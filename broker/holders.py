@@ -1,6 +1,8 @@
 """Workers that hold messages of groups: control asks them before it sets consumer offsets, topics or groups aside.
 
-A reset is an ask for each QUEUES_MAX queues, which such a worker does or refuses as a whole. A deletion has two asks.
+A reset is an ask for each QUEUES_MAX queues, which such a worker does or refuses as a whole. So is the ask for a group
+that leaves POP: its consumer offsets may move without it, because the records of open messages are in the log then. A
+deletion has two asks.
 By the first one control learns that the workers serve: else nothing is deleted. The second one tells what control has
 deleted. A worker that dies before it has answered forgets deleted names at its start.
 """
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAsk, ResetAsk
+from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAsk, LeaveAsk, ResetAsk
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.worker_asks import Question
 from ringmq.native import lib
@@ -80,6 +82,14 @@ class Asking:
         if not self.done:
             return "queues may be reset" if may_have_acted else "nothing has changed"
         return f"{self.done} queues are reset, {'others may be' if may_have_acted else 'no other'}"
+
+    def leave(self, group: str, topic: str) -> Steps[str]:
+        """Have a group leave POP for a topic, because its members pull from now on. Returns the empty text once the
+        offsets behind all open messages are in the rings of commits. Else why nothing has changed."""
+        self._begin()
+        ask = LeaveAsk(self._until_ns - MARGIN_NS, group, topic)
+        problem = yield from self._ask(lib.RMQ_INBOX_LEAVE, ask.encode())
+        return f"{problem}; the mode has not changed" if problem else ""
 
     def may_change(self) -> Steps[str]:
         """Look whether the workers serve. Returns the empty text, or why nothing may be deleted."""

@@ -11,12 +11,14 @@ from ringmq.broker.assignment.shares import Member, share_of
 from ringmq.broker.assignment.topic_queues import TopicQueues
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.long_bodies import concatenated, separated
+from ringmq.broker.holders import Asking, Holders
 from ringmq.broker.requests.request import Answer, Request, Slices, Wait
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.new_entries import NewEntries
+from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.request_modes import PairKey, RequestModeTable
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import names
@@ -50,6 +52,8 @@ class AssignmentRequests(Struct, frozen=True):
     modes_body: BodyCache
     routes: TopicRoutes
     new_entries: NewEntries
+    holders: Holders
+    offsets: OffsetTable
 
     def query(self, request: Request) -> Answer | Slices:
         """400. The first request for a topic waits until a name server has answered with the topic's route."""
@@ -79,7 +83,7 @@ class AssignmentRequests(Struct, frozen=True):
         member = Member(asked.client_id, places.get(asked.client_id), len(places))
         return share_of(member, queues, mode, asked.strategy)
 
-    def set_mode(self, request: Request) -> Answer:
+    def set_mode(self, request: Request) -> Answer | Slices:
         """401. A refused request makes no group."""
         mode = RequestMode.decode(request.command.body)
         if names.is_retry_topic(mode.topic):
@@ -93,9 +97,28 @@ class AssignmentRequests(Struct, frozen=True):
         if group is None:
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         before = self.modes.effective(mode.topic, mode.group, self.live.config)
-        if before.mode == POP and mode.mode == PULL:
-            return request.reply(ResponseCode.INVALID_PARAMETER, _no_way_back(mode))
         self.modes.check_room(mode, self._is_used)
+        if before.mode == POP and mode.mode == PULL:
+            asking = self.holders.begin()
+            return Slices(self._to_pull(request, mode, asking), awaits=asking.is_waiting)
+        self.new_entries.make(group, (), request.now_ms)
+        self.modes.put(mode)
+        return request.reply()
+
+    def _to_pull(self, request: Request, mode: RequestMode, asking: Asking) -> Steps[Answer]:
+        """The offsets of the group go behind what its members hold, then the mode counts. Tables may change
+        meanwhile."""
+        if problem := (yield from asking.leave(mode.group, mode.topic)):
+            return request.reply(ResponseCode.SYSTEM_BUSY, problem)
+        if mode.topic not in self.topics:
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{mode.topic}] not exist")
+        group = self.new_entries.group_of(mode.group)
+        if group is None:
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        self.modes.check_room(mode, self._is_used)
+        if asking.has_asked:
+            self.offsets.drain(request.now_ms)
+            self.offsets.note_holders_moved()
         self.new_entries.make(group, (), request.now_ms)
         self.modes.put(mode)
         return request.reply()
@@ -116,10 +139,3 @@ class AssignmentRequests(Struct, frozen=True):
 def _listed(request: Request, queues: Sequence[MessageQueue], mode: str) -> Steps[Answer]:
     entries = yield from concatenated(separated(encode_assignment(queue, mode) for queue in queues))
     return request.reply(body=ASSIGNMENTS_HEAD + entries + ASSIGNMENTS_TAIL)
-
-
-def _no_way_back(mode: RequestMode) -> str:
-    return (
-        f"not yet supported: a switch from POP to PULL. Group {mode.group} has POP on topic {mode.topic}. Its pulls "
-        "would miss messages that are popped and not acknowledged: keep POP, or consume with another group"
-    )

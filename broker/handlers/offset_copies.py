@@ -90,7 +90,7 @@ class OffsetCopyRequests(Struct, frozen=True):
             if number % STEP_QUEUES == 0:
                 yield
         if is_reported:
-            self.offsets.note_holders_reset()
+            self.offsets.note_holders_moved()
 
     def _note(self, group: str, topic: str, before: dict[int, int], after: dict[int, int]) -> None:
         shown = sorted(before.keys() | after.keys())[:AUDITED_MAX]

@@ -241,7 +241,7 @@ class OffsetRequests(Struct, frozen=True):
             if number % STEP_QUEUES == 0:
                 yield
         if is_reported:
-            self.offsets.note_holders_reset()
+            self.offsets.note_holders_moved()
         self.publication.publish(header.group)
         if (group := self.groups.get(header.group)) is not None:
             self.retry_topics.make_for_offsets(group, request.now_ms)

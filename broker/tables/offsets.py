@@ -350,9 +350,9 @@ class OffsetTable:
         self.dirty = True
         self.erasures += 1
 
-    def note_holders_reset(self) -> None:
-        """Another worker has begun anew at smaller offsets, and outlives control and this table: a later start must
-        not find larger ones in the file."""
+    def note_holders_moved(self) -> None:
+        """Another worker goes on at other offsets, and outlives control and this table: a later start must not find
+        those of before in the file."""
         self.note_erasure()
         self.erasures_to_save = self.erasures
 

@@ -234,18 +234,13 @@ def test_a_group_is_made_if_clients_may_make_it(harness: Harness) -> None:
     assert not len(closed.broker.modes)
 
 
-def test_a_switch_from_pop_to_pull_is_refused(harness: Harness) -> None:
-    assert set_mode(harness, PULL, 0).code == 0, "nothing was POP"
+def test_a_group_leaves_pop_where_no_worker_holds_messages(harness: Harness) -> None:
     assert set_mode(harness, POP, 0).code == 0
-    answer = set_mode(harness, PULL, 0)
-    assert answer.code == ResponseCode.INVALID_PARAMETER
-    assert answer.remark.startswith("not yet supported: a switch from POP to PULL. Group G has POP on topic T")
-    assert harness.broker.modes.get("T", "G") == RequestMode("T", "G", POP, 0)
-    assert set_mode(harness, PULL, group="Other").code == 0
+    assert set_mode(harness, PULL, 0).code == 0
+    assert harness.broker.modes.get("T", "G") == RequestMode("T", "G", PULL, 0)
     by_default = make_harness({"defaultMessageRequestMode": "POP"})
     by_default.make_topic("T")
-    assert set_mode(by_default, PULL).code == ResponseCode.INVALID_PARAMETER
-    assert "G" not in by_default.broker.groups, "a refused request makes no group"
+    assert set_mode(by_default, PULL).code == 0 and "G" in by_default.broker.groups
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,21 @@ import pytest
 from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.handlers.table import CHANGES_TABLES
 from ringmq.broker.holders import TIMEOUT_NS, Asking, Holders
-from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAsk, ResetAsk
+from ringmq.broker.requests.holder_asks import NAMES_MAX, QUEUES_MAX, DeletionAsk, LeaveAsk, ResetAsk
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.tables.request_modes import FILE
 from ringmq.broker.worker_asks import Question
 from ringmq.ipc.audit import Kind
 from ringmq.ipc.timed_asks import GivenUp, Then
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.json_body import write_body
 from ringmq.store.config_files import load_config
 from tests.broker.fakes import START_MS, Harness, make_harness
 
-RESET, DELETED = lib.RMQ_INBOX_RESET, lib.RMQ_INBOX_DELETED
+RESET, DELETED, LEAVE = lib.RMQ_INBOX_RESET, lib.RMQ_INBOX_DELETED, lib.RMQ_INBOX_LEAVE
 
 
 class ScriptedAsks:
@@ -344,3 +346,68 @@ def test_a_deletion_of_which_a_worker_has_not_heard_says_so() -> None:
     answer = harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     assert (answer.code, answer.remark) == (2, f"topic T is deleted, but worker pop: {GivenUp.LATE.value}")
     assert "T" not in harness.broker.topics
+
+
+# ---- modes ----
+
+
+def set_mode(harness: Harness, mode: str) -> tuple[int, str | None]:
+    body = {"consumerGroup": "G", "mode": mode, "popShareQueueNum": 0, "topic": "T"}
+    answer = harness.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=write_body(body))
+    return answer.code, answer.remark
+
+
+def mode_of(harness: Harness) -> str:
+    mode = harness.broker.modes.get("T", "G")
+    assert mode is not None
+    return mode.mode
+
+
+def test_a_group_that_leaves_pop_waits_for_the_worker(stage: Stage) -> None:
+    steps = stage.asking.leave("G", "T")
+    assert stage.step(steps) is None
+    ((kind, payload),) = stage.asks.asked
+    ask = LeaveAsk.decode(payload)
+    assert kind == LEAVE and (ask.group, ask.topic) == ("G", "T")
+    assert stage.now_ns < ask.until_ns < stage.now_ns + TIMEOUT_NS, "control waits longer than the worker may take"
+    stage.asks.end()
+    assert stage.step(steps) == ""
+
+
+def test_a_worker_that_hangs_leaves_the_mode(stage: Stage) -> None:
+    steps = stage.asking.leave("G", "T")
+    stage.step(steps)
+    stage.now_ns += TIMEOUT_NS
+    assert stage.step(steps) == "no answer within 4000 ms; the mode has not changed"
+
+
+def test_a_refused_switch_leaves_the_mode() -> None:
+    worker = Worker(b"the disk is full")
+    harness = harness_with(worker)
+    assert set_mode(harness, "POP")[0] == 0 and worker.asked == [], "a group that begins with POP holds nothing"
+    assert set_mode(harness, "PULL") == (2, "worker pop: the disk is full; the mode has not changed")
+    assert mode_of(harness) == "POP"
+
+
+def test_mode_and_offsets_are_on_disk_before_the_answer(tmp_path: Path) -> None:
+    """A member that pulls finds the offsets of the switch, also behind a death of all processes."""
+    worker = Worker()
+    harness = harness_with(worker)
+    worker.on_ask = lambda kind: report(harness, 8)
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
+    set_mode(harness, "POP")
+    persistence.save_tables()
+    assert set_mode(harness, "PULL")[0] == 0 and RequestCode.SET_MESSAGE_REQUEST_MODE in CHANGES_TABLES
+    assert harness.broker.offsets.get("G", "T", 0) == 8
+    persistence.save_tables()
+    assert load_config(tmp_path, "consumerOffset.json")["offsetTable"]["T@G"] == {0: 8}
+    assert load_config(tmp_path, FILE)["messageRequestModeMap"]["T"]["G"]["mode"] == "PULL"
+
+
+def test_a_topic_that_is_deleted_meanwhile_gets_no_mode() -> None:
+    worker = Worker()
+    harness = harness_with(worker)
+    set_mode(harness, "POP")
+    worker.on_ask = lambda kind: harness.broker.topics.delete("T", START_MS) and None
+    assert set_mode(harness, "PULL") == (17, "topic[T] not exist")
+    assert mode_of(harness) == "POP"
