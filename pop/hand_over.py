@@ -34,6 +34,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.log_view import LogView
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_numbers import LONG_MAX
 
 STEP_S = 0.0005
 TELL_MS = 1000
@@ -104,7 +105,7 @@ class HandOver:
     def _append_all(self, points: CheckPoints, endings: list[Ending], *, has_open: bool) -> None:
         if has_open:  # these messages would get other receipts, which their check points do not name
             for _, window in self._names.all():
-                lib.rmq_pop_leave_returned(self._windows, window.place)
+                lib.rmq_pop_leave_returned(self._windows, window.place, LONG_MAX)
         while has_open:
             requests, count = points.fill()
             if not count:

@@ -50,7 +50,7 @@ class Stage:
         monkeypatch.setattr(hand_over, "lib", SimpleNamespace(
             rmq_pop_counts_of=lambda windows: SimpleNamespace(open=self.open), RMQ_POP_INVISIBLE_MS_MAX=1000,
             rmq_pop_set_committed=lambda windows, place, offset, start: self.committed.update({place: offset}),
-            rmq_pop_leave_returned=lambda windows, place: None,
+            rmq_pop_leave_returned=lambda windows, place, before: None,
         ))  # fmt: skip
         marks = SimpleNamespace(append_offset=1000, start_id=5)
         plane: Any = SimpleNamespace(
