@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ringmq.ipc.plane import NONE, Plane
+from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 from ringmq.pop import revive_records
+from ringmq.pop.log_room import LogRoom, LogTexts
 from ringmq.pop.record_targets import Targets
 from ringmq.pop.revive_records import BATCH_ACK, Acks
 from ringmq.pop.window_names import Key, Window
@@ -44,32 +44,26 @@ class CheckPoints:
         targets: Targets, now_ms: int,
     ) -> None:  # fmt: skip
         self._plane, self._port, self._targets, self._windows = plane, port, targets, windows
-        self._texts = bytearray()
-        chosen = list(named)
+        texts, chosen = LogTexts(), list(named)
         places = 1 + max((window.place for _, window in chosen), default=0)
-        groups, topics = (ffi.new("struct rmq_pop_point_text[]", places) for _ in range(2))
+        groups, topics = (ffi.new("struct rmq_pop_log_text[]", places) for _ in range(2))
         self.native = native = ffi.new("struct rmq_pop_points *")
+        self._room = room = native.room
         for key, window in chosen:
-            self._put(groups[window.place], key.group)
-            self._put(topics[window.place], key.topic)
-        self._put(native.broker, broker)
-        self._put(native.revive_topic, targets.revive_topic)
-        slots = ffi.new("uint32_t[]", [slot for _, slot, _ in targets.revive])
-        ids = ffi.new("uint32_t[]", [queue_id for _, _, queue_id in targets.revive])
-        kept = ffi.from_buffer(bytes(self._texts))
+            texts.put(groups[window.place], key.group)
+            texts.put(topics[window.place], key.topic)
+        texts.put(room.broker, broker)
+        texts.put(room.revive_topic, targets.revive_topic)
+        shared = LogRoom(room, plane)
+        shared.set_targets(targets)
+        kept = ffi.from_buffer(bytes(texts))
         arena = ffi.from_buffer(port.arena, require_writable=True)
         self._ends = ffi.new("int64_t[]", places)
-        self._kept = groups, topics, slots, ids, kept, arena
-        native.windows, native.texts, native.groups, native.topics = windows, kept, groups, topics
+        self._kept = groups, topics, shared, kept, arena
+        native.windows, native.groups, native.topics = windows, groups, topics
         native.ends, native.places = self._ends, places
-        native.revive_slots, native.revive_ids, native.revive_queues = slots, ids, len(slots)
-        native.revive_topic_id = targets.revive[0][0]
-        native.timer_topic_id, native.timer_slot = (0, NONE) if targets.timer is None else targets.timer[:2]
-        native.precision_ms, native.now_ms = targets.precision_ms, now_ms
-        native.arena, self._half_bytes, self._half = arena, len(port.arena) // 2, 0
-        settings = plane.header.settings
-        ffi.memmove(native.born_host, settings.store_host, 16)
-        native.born_port, native.born_v6 = int(settings.store_port), int(settings.store_host_bytes == 16)
+        room.texts, room.now_ms = kept, now_ms
+        room.arena, self._half_bytes, self._half = arena, len(port.arena) // 2, 0
         self._requests = ffi.new("struct rmq_request[]", BATCH)
         self._open = ffi.new("int64_t[]", OPEN_MAX)
         self._end, self._refused = ffi.new("uint64_t *"), ffi.new("uint32_t *")
@@ -98,13 +92,6 @@ class CheckPoints:
     def is_over(self) -> bool:
         """True if the pass has looked at all entries."""
         return bool(lib.rmq_pop_points_is_over(self.native))
-
-    def _put(self, to: Any, text: str) -> None:
-        raw, quoted = text.encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()
-        to.at, to.length = len(self._texts), len(raw)
-        self._texts += raw
-        to.json_at, to.json_length = len(self._texts), len(quoted)
-        self._texts += quoted
 
     def known(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
         """Leave out the pop with this receipt. Returns its open messages. Raises HandOverError if they are too many."""
@@ -150,20 +137,21 @@ class CheckPoints:
         """Make requests of the first acknowledgements, as many as a batch takes: (requests, number).
         Raises HandOverError if the first one does not fit."""
         self._take_half()
-        native, at, made = self.native, int(self.native.arena_at), 0
+        room, at, made = self._room, int(self._room.arena_at), 0
         for ending in acks[: min(BATCH, self._port.room)]:
             request = self._requests[made]
             body, pairs, queue = self._ack(ending)
             end = at + len(body) + len(pairs)
-            if end > native.arena_end and not made:
+            if end > room.arena_end and not made:
                 raise HandOverError(f"an acknowledgement of {len(ending.acks.offsets)} messages has no room")
-            if end > native.arena_end:
+            if end > room.arena_end:
                 break
-            ffi.memmove(native.arena + at, body + pairs, end - at)
+            ffi.memmove(room.arena + at, body + pairs, end - at)
             request.body_at, request.body_length = at, len(body)
             request.properties_at, request.properties_length = at + len(body), len(pairs)
             request.topic_id, request.queue_slot, request.queue_id = queue
-            lib.rmq_pop_points_origin(native, ffi.addressof(request))
+            lib.rmq_pop_log_origin(ffi.addressof(room), ffi.addressof(request))
+            request.flags |= lib.RMQ_APPEND_FLAG_NO_WAIT
             at, made = end, made + 1
         return self._requests, made
 
@@ -171,7 +159,7 @@ class CheckPoints:
         targets, deliver_ms = self._targets, ending.due_ms
         body, key = revive_records.batch_ack_body(ending.acks), revive_records.batch_ack_key(ending.acks)
         queue = targets.revive[ending.revive_queue % len(targets.revive)]
-        if targets.timer is None or deliver_ms <= self.native.now_ms:
+        if targets.timer is None or deliver_ms <= self._room.now_ms:
             return body, revive_records.plain_properties(deliver_ms, key, BATCH_ACK), queue
         out_ms = revive_records.out_ms(deliver_ms, targets.precision_ms)
         pairs = revive_records.timed_properties(
@@ -194,8 +182,8 @@ class CheckPoints:
     def _take_half(self) -> None:
         """Use the other half of the arena: write still reads the batch before."""
         self._half = 1 - self._half
-        self.native.arena_at = self._half * self._half_bytes
-        self.native.arena_end = self.native.arena_at + self._half_bytes
+        self._room.arena_at = self._half * self._half_bytes
+        self._room.arena_end = self._room.arena_at + self._half_bytes
 
     @property
     def log_end(self) -> int:

@@ -1,13 +1,9 @@
 /* pop_check_points.c: open messages as RocketMQ's check points. Twin: ringmq/pop/check_points_twin.py. */
 #include "pop/pop_check_points.h"
 
-#include <string.h>
-
-#include "base/number_text.h"
 #include "pop/pop_entries.h"
 
 #define ENTRIES RMQ_POP_ENTRY_MESSAGES /* of one pop */
-#define NUMBERS_BYTES 1600             /* all of a record but its names */
 
 /* The open messages of one pop, ascending. */
 struct point {
@@ -122,136 +118,26 @@ uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t 
     return count;
 }
 
-/* --- text ----------------------------------------------------------------------------------------------------------------- */
-
-struct writer {
-    const struct rmq_pop_points *p;
-    uint8_t *at;
-};
-
-static void put(struct writer *t, const void *text, size_t length)
-{
-    memcpy(t->at, text, length);
-    t->at += length;
-}
-#define PUT(t, text) put(t, text, sizeof(text) - 1)
-
-static void put_number(struct writer *t, int64_t value) { t->at = rmq_put_decimal(t->at, value); }
-static void put_json(struct writer *t, const struct rmq_pop_point_text *of)
-{
-    put(t, t->p->texts + of->json_at, of->json_length);
-}
-static void put_raw(struct writer *t, const struct rmq_pop_point_text *of) { put(t, t->p->texts + of->at, of->length); }
-
-static void put_body(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start, uint32_t from,
-                     uint32_t count)
-{
-    int64_t pop_ms = point->first->pop_time_ms, invisible_ms = point->first->invisible_ms;
-    PUT(t, "{\"bm\":0,\"bn\":\"");
-    put_json(t, &t->p->broker);
-    PUT(t, "\",\"c\":\"");
-    put_json(t, &t->p->groups[place]);
-    PUT(t, "\",\"d\":");
-    for (uint32_t i = 0; i < count; i++) {
-        put(t, i ? "," : "[", 1);
-        put_number(t, point->offsets[from + i] - start);
-    }
-    PUT(t, "],\"it\":");
-    put_number(t, invisible_ms);
-    PUT(t, ",\"n\":");
-    put_number(t, count);
-    PUT(t, ",\"pt\":");
-    put_number(t, pop_ms);
-    PUT(t, ",\"q\":");
-    put_number(t, queue_id);
-    PUT(t, ",\"reviveTime\":");
-    put_number(t, pop_ms + invisible_ms);
-    PUT(t, ",\"ro\":0,\"so\":");
-    put_number(t, start);
-    PUT(t, ",\"t\":\"");
-    put_json(t, &t->p->topics[place]);
-    PUT(t, "\"}");
-}
-
-static void put_key(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start)
-{
-    PUT(t, "\002UNIQ_KEY\001");
-    put_raw(t, &t->p->topics[place]);
-    PUT(t, "@");
-    put_number(t, queue_id);
-    PUT(t, "@");
-    put_number(t, start);
-    PUT(t, "@");
-    put_raw(t, &t->p->groups[place]);
-    PUT(t, "@");
-    put_number(t, point->first->pop_time_ms);
-    PUT(t, "@");
-    put_raw(t, &t->p->broker);
-    PUT(t, "@ck\002TAGS\001ck\002");
-}
-
-static void put_pairs(struct writer *t, const struct point *point, uint32_t place, uint32_t queue_id, int64_t start,
-                      int64_t deliver_ms, int is_timed, uint32_t revive_queue)
-{
-    if (is_timed) {
-        PUT(t, "REAL_TOPIC\001");
-        put_raw(t, &t->p->revive_topic);
-        PUT(t, "\002");
-    }
-    PUT(t, "TIMER_DELIVER_MS\001");
-    put_number(t, deliver_ms);
-    put_key(t, point, place, queue_id, start);
-    if (is_timed) {
-        int64_t over = deliver_ms % t->p->precision_ms;
-        PUT(t, "TIMER_OUT_MS\001");
-        put_number(t, deliver_ms - (over ? over : t->p->precision_ms));
-        PUT(t, "\002REAL_QID\001");
-        put_number(t, revive_queue);
-        PUT(t, "\002");
-    }
-}
-
 /* --- requests ------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t bytes_max(const struct rmq_pop_points *p, uint32_t place)
+static struct rmq_pop_log_record record_of(const struct rmq_pop_points *p, const struct point *point, uint32_t from, uint32_t count)
 {
-    uint64_t names = (uint64_t)p->groups[place].json_length + p->groups[place].length + p->topics[place].json_length +
-                     p->topics[place].length + p->broker.json_length + p->broker.length + p->revive_topic.length;
-    return names + NUMBERS_BYTES;
+    uint32_t place = rmq_pop_place_of(p->windows, point->first);
+    return (struct rmq_pop_log_record){
+        .group = p->groups[place], .topic = p->topics[place], .offsets = point->offsets + from, .count = count,
+        .start = from ? point->offsets[from] : point->start, .pop_time_ms = point->first->pop_time_ms,
+        .invisible_ms = point->first->invisible_ms, .queue_id = p->windows->windows[place].queue_id,
+        .revive_queue = point->first->revive_queue & ~RMQ_POP_CHANGED,
+    };
 }
 
-void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request)
+static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const struct rmq_pop_log_record *record)
 {
-    request->kind = RMQ_APPEND_SINGLE;
-    request->flags = (uint16_t)(RMQ_APPEND_FLAG_COPY | RMQ_APPEND_FLAG_NO_WAIT | (p->born_v6 ? RMQ_APPEND_FLAG_BORN_V6 : 0));
-    request->born_time_ms = p->now_ms;
-    request->born_port = p->born_port;
-    memcpy(request->born_host, p->born_host, sizeof request->born_host);
-}
-
-static void fill_request(struct rmq_pop_points *p, struct rmq_request *r, const struct point *point, uint32_t from,
-                         uint32_t count)
-{
-    uint32_t place = rmq_pop_place_of(p->windows, point->first), queue_id = p->windows->windows[place].queue_id;
-    int64_t start = from ? point->offsets[from] : point->start;
-    int64_t deliver_ms = point->first->pop_time_ms + point->first->invisible_ms - RMQ_POP_POINT_EARLIER_MS;
-    uint32_t revive = (point->first->revive_queue & ~RMQ_POP_CHANGED) % p->revive_queues;
-    int is_timed = p->timer_slot != RMQ_NONE && deliver_ms > p->now_ms;
-    struct writer t = {p, p->arena + p->arena_at};
-    *r = (struct rmq_request){.body_at = p->arena_at};
-    rmq_pop_points_origin(p, r);
-    put_body(&t, point, place, queue_id, start, from, count);
-    r->body_length = (uint32_t)(t.at - p->arena - r->body_at);
-    r->properties_at = r->body_at + r->body_length;
-    put_pairs(&t, point, place, queue_id, start, deliver_ms, is_timed, p->revive_ids[revive]);
-    r->properties_length = (uint16_t)(t.at - p->arena - r->properties_at);
-    r->topic_id = is_timed ? p->timer_topic_id : p->revive_topic_id;
-    r->queue_slot = is_timed ? p->timer_slot : p->revive_slots[revive];
-    r->queue_id = is_timed ? 0 : p->revive_ids[revive];
-    p->arena_at = (uint64_t)(t.at - p->arena);
+    int64_t due_ms = record->pop_time_ms + record->invisible_ms;
+    rmq_pop_log_record_put(&p->room, r, record);
+    r->flags |= RMQ_APPEND_FLAG_NO_WAIT; /* one sync follows all of them */
     p->records++;
-    if (deliver_ms + RMQ_POP_POINT_EARLIER_MS > p->due_ms)
-        p->due_ms = deliver_ms + RMQ_POP_POINT_EARLIER_MS;
+    p->due_ms = due_ms > p->due_ms ? due_ms : p->due_ms;
 }
 
 uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room, uint32_t look)
@@ -260,14 +146,16 @@ uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *reque
     uint32_t made = 0;
     while (next_point(p, &point, &look)) {
         uint32_t records = (point.count + RMQ_POP_POINT_MESSAGES - 1) / RMQ_POP_POINT_MESSAGES;
-        uint64_t needed = records * bytes_max(p, rmq_pop_place_of(p->windows, point.first));
-        if (records > room - made || needed > p->arena_end - p->arena_at) {
+        struct rmq_pop_log_record record = record_of(p, &point, 0, 0);
+        uint64_t needed = records * rmq_pop_log_record_bytes(&p->room, &record);
+        if (records > room - made || needed > p->room.arena_end - p->room.arena_at) {
             p->does_not_fit = !made;
             break;
         }
         for (uint32_t from = 0; from < point.count; from += RMQ_POP_POINT_MESSAGES) {
             uint32_t left = point.count - from;
-            fill_request(p, &requests[made++], &point, from, left < RMQ_POP_POINT_MESSAGES ? left : RMQ_POP_POINT_MESSAGES);
+            record = record_of(p, &point, from, left < RMQ_POP_POINT_MESSAGES ? left : RMQ_POP_POINT_MESSAGES);
+            fill_request(p, &requests[made++], &record);
         }
         note_made(p, point.entries, point.entry_count);
         rmq_pop_note_in_log(p->windows, rmq_pop_place_of(p->windows, point.first), point.start, point.first->pop_time_ms);

@@ -11,34 +11,16 @@
 #ifndef RMQ_POP_CHECK_POINTS_H
 #define RMQ_POP_CHECK_POINTS_H
 
-#include "plane/port.h"
+#include "pop/pop_log_records.h"
 #include "pop/pop_windows.h"
 
 /* cdef-begin */
-#define RMQ_POP_POINT_MESSAGES 32    /* of one check point: RocketMQ has 32 bits for them. Others get one of their own */
-#define RMQ_POP_POINT_EARLIER_MS 1000
-
-/* A place of the texts. As text of JSON, without its quotation marks, and as it is. */
-struct rmq_pop_point_text {
-    uint32_t json_at, json_length, at, length;
-};
-
 struct rmq_pop_points {
     struct rmq_pop_windows *windows;
-    const uint8_t *texts;
-    const struct rmq_pop_point_text *groups, *topics; /* by place of the window; length 0: the window has no check points */
+    struct rmq_pop_log_room room;
+    const struct rmq_pop_log_text *groups, *topics; /* by place of the window; length 0: the window has no check points */
     const int64_t *ends;             /* by place: messages at or above this offset have none */
     uint32_t places, entries;        /* lengths of these arrays, and of `made`. What lies behind has no check points */
-    struct rmq_pop_point_text broker, revive_topic;
-    const uint32_t *revive_slots, *revive_ids; /* queues of the revive topic, by the revive queue of a receipt: slot and queue id */
-    uint32_t revive_queues, revive_topic_id;
-    uint32_t timer_topic_id, timer_slot; /* timer_slot RMQ_NONE: all go to the revive topic */
-    int64_t precision_ms;            /* of the timer */
-    int64_t now_ms;
-    uint8_t *arena;
-    uint64_t arena_at, arena_end;    /* free bytes */
-    uint8_t born_host[16];
-    uint32_t born_port, born_v6;
     uint32_t *made;                  /* by entry: its `check`, if its pop has a check point. Another entry in its place differs */
     /* goes on from call to call */
     uint32_t next;                   /* entry. 0: a pass begins */
@@ -53,11 +35,9 @@ uint32_t rmq_pop_points_entries(const struct rmq_pop_windows *w); /* places of e
 uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t start_offset, int64_t pop_time_ms, int leave_out,
                               int64_t *offsets, uint32_t room);
 /* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. It looks at `look` entries
- * at most. p->arena_at is behind the bytes of the last one. Returns their number, also 0 if p->does_not_fit is set. */
+ * at most. p->room.arena_at is behind the bytes of the last one. Returns their number, also 0 if p->does_not_fit is set. */
 uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room, uint32_t look);
 int rmq_pop_points_is_over(const struct rmq_pop_points *p); /* the pass has looked at all entries */
-/* The parts of a request that all records share: origin, kind, flags. */
-void rmq_pop_points_origin(const struct rmq_pop_points *p, struct rmq_request *request);
 /* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that
  * was not stored. */
 uint32_t rmq_pop_points_answers(struct rmq_plane *plane, uint32_t port, uint64_t *end, uint32_t *refused);
