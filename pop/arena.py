@@ -7,10 +7,13 @@ from typing import Any
 from ringmq.native import lib
 from ringmq.services.arenas import copies_bytes
 
+LOG_ACKS_BYTES: int = lib.RMQ_POP_LOG_ARENA_BYTES
+"""The first bytes of the arena: records of acknowledgements."""
+
 
 def arena_bytes(config: Any) -> int:
-    """Size of the ring for copies of messages that come again."""
-    return copies_bytes(config)
+    """Size of the records of acknowledgements, and of the ring for copies of messages that come again."""
+    return LOG_ACKS_BYTES + copies_bytes(config)
 
 
 def memory_bytes(config: Any) -> int:

@@ -12,7 +12,9 @@ from typing import Any
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
+from ringmq.pop.arena import LOG_ACKS_BYTES
 from ringmq.pop.copy_targets import Copy
+from ringmq.pop.log_acks import LogAcks
 from ringmq.services.kit.arena import ArenaRing
 from ringmq.services.kit.submissions import copy_records, submit_all
 from ringmq.store.queue_reader import QueueReader
@@ -30,9 +32,9 @@ TEXTS_BYTES = 65_536
 class CopyBatches:
     """One batch: `begin`, a decision for each case, `submit`. Then `answers`, which yields what has no copy."""
 
-    def __init__(self, plane: Plane, port: Port, windows: Any) -> None:
-        self._port = port
-        self._arena = ArenaRing(len(port.arena))
+    def __init__(self, plane: Plane, port: Port, windows: Any, log_acks: LogAcks) -> None:
+        self._port, self._log_acks = port, log_acks
+        self._arena = ArenaRing(len(port.arena) - LOG_ACKS_BYTES, LOG_ACKS_BYTES)
         self._reader = QueueReader(plane.struct, LOG_FILES, LOG_FILES)
         self._plane = plane
         self._copies = ffi.new("struct rmq_record_copy[]", BATCH)
@@ -55,6 +57,7 @@ class CopyBatches:
         for name, array in self._arrays.items():
             setattr(native, name, array)
         native.windows, native.plane, native.port, native.unused_count = windows, plane.struct, port.number, ROWS
+        native.log_acks = log_acks.native
         native.name_at, native.name_length = 0, len(FIRST_POP_TIME)
         self._batch = batch = ffi.new("struct rmq_copy_batch *")
         self._kept = batch.arena = ffi.from_buffer(port.arena, require_writable=True)
@@ -76,7 +79,7 @@ class CopyBatches:
     @property
     def is_answered(self) -> bool:
         """True if no request is with write."""
-        return self._arena.following == self._oldest
+        return self._arena.following == self._oldest and self._log_acks.is_answered
 
     @property
     def log_place(self) -> int | None:
@@ -129,7 +132,7 @@ class CopyBatches:
             self._arena.take(int(batch.arena_at))
             self._places.append(place)
             submit_all(self._port, self._requests, made)
-        self._has_room = done == count or self.is_answered
+        self._has_room = done == count or self._arena.following == self._oldest
         return made
 
     def answers(self) -> int:

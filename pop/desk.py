@@ -21,6 +21,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.filters import Filters
 from ringmq.pop.inflight import PopOpenMessages
+from ringmq.pop.log_acks import LogAcks
 from ringmq.pop.looks import PopLooks
 from ringmq.pop.native_desk import NativeDesk
 from ringmq.pop.questions import PopAsks
@@ -68,11 +69,13 @@ class Desk(Part):
     """Answers POP, ACK, BATCH_ACK, CHANGE_INVISIBLE, NOTIFICATION, PEEK, POLLING_INFO, and operators.
 
     `rings`: see Serving. `config_version`: of `config`. `others`: handlers of records of other workers, by their types.
+    `log_acks`: None if no check point can be in the log.
     """
 
     def __init__(
         self, plane: Plane, inbox: Inbox, memory: Memory, windows: Any, names: NamesFile,
         config: Callable[[], BrokerConfig], control: PopAsks, log_view: LogView, *, role: int = lib.RMQ_ROLE_POP,
+        log_acks: LogAcks | None = None,
         log_line: Callable[[str], None] = log.warning, rings: Sequence[Any] = (),
         config_version: Callable[[], int] = lambda: 0,
         others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
@@ -89,6 +92,7 @@ class Desk(Part):
         self.native = NativeDesk(
             plane, role, inbox, windows, self.windows, self._filters, self._reader, broker_name,
             int(memory.layout.entries_max), int(memory.header.marks_from), random.getrandbits(64),
+            log_acks,
         )  # fmt: skip
         arrived = ffi.addressof(plane.header.ports.port[plane.port_of(role)], "arrived")
         self.serving = Serving(plane, role, inbox.answerer, rings, self.native.serve_waiting, arrived=arrived)

@@ -13,6 +13,7 @@ from ringmq.ipc.plain_requests import Record, Table
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.filters import Filters
+from ringmq.pop.log_acks import LogAcks
 from ringmq.pop.polls import Polls
 from ringmq.pop.role_words import Counter
 from ringmq.pop.window_names import WindowNames
@@ -41,7 +42,7 @@ class NativeDesk:
 
     def __init__(
         self, plane: Plane, role: int, inbox: Inbox, windows: Any, names: WindowNames, filters: Filters,
-        reader: QueueReader, broker_name: str, entries_max: int, marks_from: int, seed: int,
+        reader: QueueReader, broker_name: str, entries_max: int, marks_from: int, seed: int, log_acks: LogAcks | None,
     ) -> None:  # fmt: skip
         self.struct = d = ffi.new("struct rmq_pop_desk *")
         self._given = lib.rmq_pop_given_open()
@@ -62,6 +63,8 @@ class NativeDesk:
         d.broker_bytes, d.broker[0 : len(broker)] = len(broker), list(broker)
         d.entries_max, d.share_max = entries_max, max(entries_max // SHARE_OF_ENTRIES, SHARE_MIN)
         d.marks_from, d.random = marks_from, seed or 1
+        self._log_acks = log_acks
+        d.log_acks = ffi.NULL if log_acks is None else log_acks.native
         self.polls = Polls(plane, d)
         self._taken = ffi.new("uint32_t *")
         self._config: BrokerConfig | None = None
@@ -154,6 +157,40 @@ class NativeDesk:
             pop_time_ms, bits, len(bits), illegal,
         )  # fmt: skip
         return None if illegal[0] < 0 else (int(illegal[0]), int(self.struct.committed_offset))
+
+    def begin_batch_ack(self, request: Request, role: int) -> bool:
+        """Begin a batch of acknowledgements. False: there is no room for those that wait for records."""
+        d = self.struct
+        fill_plain_request(request, role, d.row.ask, d.row.asked)
+        acts = len(request.command.body) // 8 + lib.RMQ_POP_BATCH_GROUPS_MAX
+        return d.log_acks == ffi.NULL or bool(lib.rmq_pop_log_has_room(d.log_acks, acts))
+
+    def end_batch_ack(self, code: int) -> bool:
+        """End a batch of acknowledgements. True: C answers it with this code, behind the records. -1: its answer is
+        another one, and goes now."""
+        return bool(lib.rmq_pop_log_wait(self.struct, code))
+
+    def log_turn(self, now_ms: int) -> None:
+        """End acknowledgements whose records are stored, and write those that wait."""
+        if self._log_acks is not None:
+            self._log_acks.turn(now_ms)
+            lib.rmq_pop_log_turn(self.struct)
+            lib.rmq_pop_desk_wake(self.struct)
+
+    def extend_notice(self, due_ms: int) -> None:
+        """Have the next start look for check points that are due then. Raises OSError."""
+        if self._log_acks is not None:
+            self._log_acks.extend(due_ms)
+
+    @property
+    def lacks_room(self) -> bool:
+        """True if the answer to an acknowledgement waits for room in a ring."""
+        return self._log_acks is not None and self._log_acks.lacks_room
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no acknowledgement waits for its record."""
+        return self._log_acks is None or self._log_acks.is_idle
 
     def unsent(self, serial: int) -> int:
         """Take an answer back that no client has received. Returns the number of its pops."""

@@ -79,6 +79,10 @@ class KeptNotice:
         """True while records of a RocketMQ broker, or for one, may be in the timer."""
         return self.now.until_ms + LATE_MS > wall_ms()
 
+    def extend(self, until_ms: int) -> None:
+        """Records may be due until then. Raises OSError."""
+        self.keep(RecordNotice(self.now.since, max(until_ms, self.now.until_ms)))
+
     def keep(self, notice: RecordNotice) -> None:
         """Replace it, here and on the disk. Raises OSError."""
         write_notice(self._root, notice)

@@ -6,6 +6,7 @@ may make, and the text of a refusal.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -110,17 +111,19 @@ class PopRequests:
     @property
     def is_polling(self) -> bool:
         """See HostedService. Room in a ring of answers rings no bell."""
-        return bool(self._later)
+        return bool(self._later) or self._desk.lacks_room
 
     @property
     def is_idle(self) -> bool:
         """See HostedService."""
-        return not self._later and not self._asking and not self._compiling and not len(self._desk.polls)
+        has_waiting = self._later or self._asking or self._compiling or len(self._desk.polls)
+        return not has_waiting and self._desk.is_idle
 
     def turn(self, now_ms: int) -> bool:
         """See HostedService."""
         self._begin(now_ms)
         self._desk.polls.turn()
+        self._desk.log_turn(now_ms)
         self._on_compiled(self._compiling.turn())
         waiting, self._later = self._later, deque()
         for one in waiting:
@@ -175,6 +178,10 @@ class PopRequests:
             if why not in _MISSING:
                 break
             one = one._replace(has_waited=True)
+            if why == lib.RMQ_POP_NEEDS_NOTICE:
+                if (refused := self._extend_notice(one.request)) is not None:
+                    return refused
+                continue
             if why == lib.RMQ_POP_NEEDS_FILTER:
                 return self._compile(one)
             if (asked := self._needed()) != self._saved:
@@ -237,6 +244,14 @@ class PopRequests:
             return error
         except (OSError, ConfigFileError) as error:
             return RequestError(f"POP cannot begin: {error}", field="consumerGroup", code=ResponseCode.SYSTEM_ERROR)
+        return None
+
+    def _extend_notice(self, request: Request) -> RemotingCommand | None:
+        """Have the next start look for the check point of the row's change. Returns the answer if it cannot."""
+        try:
+            self._desk.extend_notice(time.time_ns() // 1_000_000 + int(self._desk.struct.row.ack.invisible_ms))
+        except OSError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"the message keeps its time: {error}")
         return None
 
     def _compile(self, one: _Later) -> Answer:
@@ -307,6 +322,8 @@ class PopRequests:
         is_own = batch.broker == self._config().broker_name
         if not is_own:
             self._desk.count(Counter.ACKS_FOREIGN, len(batch.acks))
+        if not self._desk.begin_batch_ack(request, self._replies.role_of(request.connection.reader)):
+            return request.reply(ResponseCode.SYSTEM_BUSY, "too many acknowledgements wait for the log, try again")
         reply = request.reply()
         for ack, flag in zip(batch.acks, flags, strict=True) if is_own else ():
             names = ack.group, ack.topic, flag, ack.queue_id, ack.start_offset, ack.pop_time_ms, ack.bits
@@ -314,7 +331,9 @@ class PopRequests:
                 self._desk.ack_bits(*names)
             elif (illegal := self._desk.ack_order_bits(*names)) is not None:
                 reply = self._not_of_batch(request, ack, flag, *illegal)
-        return reply
+        is_success = reply.code == ResponseCode.SUCCESS
+        waits = self._desk.end_batch_ack(reply.code if is_success else -1)
+        return Wait() if waits and is_success else reply
 
     def _not_of_batch(self, request: Request, ack: AckGroup, flag: int, offset: int, committed: int) -> RemotingCommand:
         topic = ack.topic if not flag else pop_retry_topic(ack.group, ack.topic, is_v2=flag == RETRY_V2)
@@ -330,5 +349,5 @@ def _name(entry: Any) -> str:
     return bytes(ffi.buffer(entry.name, entry.name_length)).decode()
 
 
-_MISSING = (lib.RMQ_POP_NEEDS_WINDOWS, lib.RMQ_POP_NEEDS_FILTER)
+_MISSING = (lib.RMQ_POP_NEEDS_WINDOWS, lib.RMQ_POP_NEEDS_FILTER, lib.RMQ_POP_NEEDS_NOTICE)
 _RECEIPT = 1 << [field.name for field in TABLES[int(RequestCode.ACK_MESSAGE)].fields].index("extraInfo")

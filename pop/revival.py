@@ -17,6 +17,7 @@ from ringmq.native import lib
 from ringmq.pop.copies_known import CopiesKnown
 from ringmq.pop.copy_batches import CopyBatches
 from ringmq.pop.copy_targets import Aim, Copy, CopyTargets, Fail, Gone, Make, interval_ms, origin_topic
+from ringmq.pop.log_acks import LogAcks
 from ringmq.pop.questions import PopAsk, PopAsks
 from ringmq.pop.revival_words import RevivalWord
 from ringmq.pop.window_names import Key, WindowNames
@@ -67,13 +68,13 @@ class Revival:
     def __init__(
         self, *, plane: Plane, port: Port, memory: Memory, windows: Any, names: WindowNames, targets: CopyTargets,
         config: Callable[[], BrokerConfig], control: PopAsks, words: Any, log_line: Callable[[str], None],
-        on_made: Callable[[], None],
+        on_made: Callable[[], None], log_acks: LogAcks,
     ) -> None:  # fmt: skip
         self._plane, self._port, self._memory, self._windows = plane, port, memory, windows
         self._names, self._targets, self._config, self._control = names, targets, config, control
-        self._words, self._topics_made = words, on_made
+        self._words, self._topics_made, self._log_acks = words, on_made, log_acks
         self._lines = LogLines(log_line)
-        self._batches = CopyBatches(plane, port, windows)
+        self._batches = CopyBatches(plane, port, windows, log_acks)
         self._native = self._batches.native
         self._aims: list[Aim] = []
         self._asking: dict[PopAsk, list[int]] = {}
@@ -89,9 +90,10 @@ class Revival:
     # ---- turns ----
 
     def turn(self, now_ms: int, is_held: bool = False) -> bool:
-        """Do what is due. True if more may follow at once. `is_held`: no further copies go to write."""
+        """Do what is due. True if more may follow at once. `is_held`: no further copies go to write, and no
+        acknowledgements."""
         self._now_ms = now_ms
-        worked = self._take_answers()
+        worked = self._take_answers() | self._log_acks.hold(is_held)
         grace_ms = self._config().pop_revive_grace_ms
         worked |= lib.rmq_pop_copies_due(self._native, now_ms - grace_ms) > 0
         if now_ms >= self._look_ms and not is_held:

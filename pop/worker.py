@@ -20,6 +20,7 @@ from ringmq.pop.copy_targets import CopyTargets
 from ringmq.pop.desk import Desk
 from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver
+from ringmq.pop.log_acks import LogAcks
 from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
@@ -65,11 +66,13 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     port = Port(plane, plane.port_of(spec.role))
     plane.map_arena(port.number)
     port.claim()
+    notice = KeptNotice(root)
+    log_acks = LogAcks(plane, port, notice, config, log.warning)
     inbox, asker = Inbox(plane, spec.role), Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL)
     control = PopAsks(asker)
     desk = Desk(
         plane, inbox, memory, windows, names, config, control, log_view(), role=spec.role,
-        rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
+        log_acks=log_acks, rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
         others={
             lib.RMQ_INBOX_RESET: lambda record, now_ms: changes.on_reset(record, now_ms),
             lib.RMQ_INBOX_DELETED: lambda record, now_ms: changes.on_deleted(record, now_ms),
@@ -79,7 +82,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     revival = Revival(
         plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
         targets=CopyTargets(Topics(plane), config), config=config, control=control,
-        words=plane.role(spec.role).counters, log_line=log.warning, on_made=desk.look_for_retries,
+        words=plane.role(spec.role).counters, log_line=log.warning, on_made=desk.look_for_retries, log_acks=log_acks,
     )  # fmt: skip
     offsets = Offsets(
         plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
@@ -97,6 +100,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         orders.take_over(wall_ms(), monotonic_ms())
 
     def close_memory(is_saved: bool) -> None:
+        log_acks.close()
         names.close()
         memory.close(clean=is_saved)
 
@@ -105,7 +109,6 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
         Backlog(windows, words, lambda: config().pop_revive_grace_ms),
     )  # fmt: skip
-    notice = KeptNotice(root)
     hand_over = HandOver(
         plane=plane, port=port, notice=notice, windows=windows, names=desk.windows, control=control, config=config,
         store=lambda: MessageStore(store_config(config())), log=log_view, are_stored=lambda: offsets.are_stored,

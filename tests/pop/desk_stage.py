@@ -15,9 +15,11 @@ from plane_kit import ROWS, Kit
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Inbox
-from ringmq.ipc.ports import PortPlan, Reader
+from ringmq.ipc.ports import Port, PortPlan, Reader
 from ringmq.native import ffi, lib
 from ringmq.pop.desk import Desk
+from ringmq.pop.log_acks import LogAcks
+from ringmq.pop.record_notice import KeptNotice
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.pop_bodies import PopInflight
@@ -189,7 +191,9 @@ class Verdict(NamedTuple):
 class Stage:
     """A broker's log, one desk, one client."""
 
-    def __init__(self, root: Path, *, entries_max: int = 8192, arrived_slots: int = 8, **config: Any) -> None:
+    def __init__(
+        self, root: Path, *, entries_max: int = 8192, arrived_slots: int = 8, has_log_acks: bool = False, **config: Any
+    ) -> None:  # fmt: skip
         has_row = any(row.role == ROLE for row in ROWS)
         self.kit = Kit(
             root, segment_bytes=1 << 20, queue_file_bytes=60_000, inbox_bytes=1 << 20,
@@ -212,6 +216,8 @@ class Stage:
         """Of the read worker."""
         self.kit.header.roles[READER].generation = self.generation
         self.now_ms = 1000
+        self._has_log_acks = has_log_acks
+        self.log_acks: LogAcks | None = None
         self.open()
 
     # ---- the desk ----
@@ -223,9 +229,13 @@ class Stage:
         plane: Any = self.plane
         control: Any = self.control
         log_view: Any = StageLog()
+        if self._has_log_acks:
+            port, notice = Port(plane, plane.port_of(ROLE)), KeptNotice(self.memory.root)
+            port.claim()
+            self.log_acks = LogAcks(plane, port, notice, lambda: self.config, self.lines.append)
         self.desk = Desk(
             plane, Inbox(plane, ROLE), self.memory, self.windows, self.names, lambda: self.config, control, log_view,
-            log_line=self.lines.append,
+            log_line=self.lines.append, log_acks=self.log_acks,
         )  # fmt: skip
         self.answerer = self.desk.native.struct.answerer
         self.desk.begin()

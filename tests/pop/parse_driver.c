@@ -41,10 +41,18 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
 
 uint32_t rmq_pop_room(const struct rmq_pop_desk *d, uint32_t asker) { return d || asker ? 65536 : 0; }
 
-void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload, uint32_t length)
+void rmq_pop_put_code(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked, int32_t code,
+                      const char *remark)
 {
-    if (!d || !row || !verdict || !payload || !length)
+    if (!d || !ask || !asked || code < 0 || remark)
         abort();
+}
+
+int rmq_pop_log_has_room(const struct rmq_pop_log_acks *la, uint64_t acts) { return !la || acts; }
+
+int rmq_pop_log_wait(struct rmq_pop_desk *d, int32_t code)
+{
+    return !d || code < 0;
 }
 
 /* A copy with some bytes changed, cut or put in. */

@@ -6,13 +6,14 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from desk_stage import ROLE, Stage
 
 from ringmq.ipc.ports import Port
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.pop.revival import OF_STORE, SOON, Revival
 from ringmq.services.kit.clocks import monotonic_ms
 
@@ -36,12 +37,13 @@ class Refused:
 
     def __init__(self, stage: Stage) -> None:
         unused: Any = None
+        log_acks: Any = SimpleNamespace(native=ffi.NULL, is_answered=True, hold=lambda is_held: False)
         plane: Any = stage.plane
         self.lines: list[str] = []
         self.revival = Revival(
             plane=plane, port=Port(plane, plane.port_of(ROLE)), memory=stage.memory, windows=stage.windows,
             names=stage.desk.windows, targets=unused, config=lambda: stage.config, control=unused,
-            words=defaultdict(int), log_line=self.lines.append, on_made=lambda: None,
+            words=defaultdict(int), log_line=self.lines.append, on_made=lambda: None, log_acks=log_acks,
         )  # fmt: skip
         self._times_ms = itertools.count(monotonic_ms() + TRY_MS, TRY_MS)
 

@@ -5,8 +5,6 @@
 #include "plane/settings_word.h"
 #include "pop/pop_desk.h"
 
-#define CHANGE_REMARK "not set any response code" /* of stock, for a success too */
-
 /* A receipt with the window that it names. */
 struct named {
     uint32_t place;              /* RMQ_NONE: nothing is known of it */
@@ -50,6 +48,12 @@ static uint32_t find(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int 
 }
 
 
+static struct rmq_pop_log_named named_of(const struct named *n)
+{
+    return (struct rmq_pop_log_named){.place = n->place, .group_id = n->group_id, .queue_slot = n->queue_slot,
+                                      .start_offset = n->receipt.start_offset, .pop_time_ms = n->receipt.pop_time_ms};
+}
+
 /* An acknowledgement that has ended so many messages. */
 static void count(struct rmq_pop_desk *d, int64_t pop_time_ms, uint32_t done)
 {
@@ -85,16 +89,21 @@ static int ack(struct rmq_pop_desk *d, const struct named *n, int64_t offset, ui
 uint32_t rmq_pop_serve_ack(struct rmq_pop_desk *d, struct rmq_pop_row *row)
 {
     struct named n;
-    uint8_t frame[256];
     uint32_t why = find(d, row, 0, &n), done;
     if (why != RMQ_POP_SERVED)
         return why;
+    if (n.place != RMQ_NONE && !n.is_orderly) {
+        struct rmq_pop_log_named named = named_of(&n);
+        int waits = rmq_pop_log_ack(d, &named, row->ack.offset, 1);
+        if (waits < 0)
+            return RMQ_POP_NO_ROOM;
+        if (rmq_pop_log_wait(d, 0))
+            return RMQ_POP_SERVED;
+    }
     if (ack(d, &n, row->ack.offset, &done) == RMQ_POP_ILLEGAL)
         return RMQ_POP_NOT_OF_BATCH;
     count(d, n.receipt.pop_time_ms, done);
-    struct rmq_answer_head head = {.code = 0, .opaque = row->asked.opaque, .serialise = row->asked.serialise};
-    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
-    rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_error_answer_put(frame, &head, NULL));
+    rmq_pop_put_code(d, &row->ask, &row->asked, 0, NULL);
     return RMQ_POP_SERVED;
 }
 
@@ -114,18 +123,6 @@ static int change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const s
     return result;
 }
 
-/* The answer to a change. `invisible_ms`: from the pop time on. */
-static void put_change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, int64_t pop_time_ms, int64_t invisible_ms, int32_t revive_queue)
-{
-    uint8_t frame[512];
-    struct rmq_pop_answer answer = {
-        .head = {.code = 0, .opaque = row->asked.opaque, .serialise = row->asked.serialise, .remark = CHANGE_REMARK,
-                 .remark_length = sizeof CHANGE_REMARK - 1},
-        .pop_time_ms = pop_time_ms, .invisible_ms = invisible_ms, .rest = -1, .revive_queue = revive_queue};
-    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
-    rmq_pop_put(d, row, &verdict, frame, (uint32_t)rmq_pop_answer_put(frame, &answer));
-}
-
 /* Gives a message of an orderly group another time. The receipt stays, so the answer counts from its pop on. A message that is done
  * gets zeros, as in stock. */
 static uint32_t serve_order_change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct named *n)
@@ -137,10 +134,23 @@ static uint32_t serve_order_change(struct rmq_pop_desk *d, const struct rmq_pop_
     if (__builtin_sub_overflow(d->now_ms + row->ack.invisible_ms, pop_time_ms, &from_pop_ms))
         from_pop_ms = pop_time_ms < 0 ? INT64_MAX : INT64_MIN;
     if (result == RMQ_POP_KNOWN)
-        put_change(d, row, 0, 0, 0);
+        rmq_pop_put_change(d, &row->ask, &row->asked, 0, 0, 0);
     else
-        put_change(d, row, pop_time_ms, from_pop_ms, RMQ_POP_ORDERLY);
+        rmq_pop_put_change(d, &row->ask, &row->asked, pop_time_ms, from_pop_ms, RMQ_POP_ORDERLY);
     return RMQ_POP_SERVED;
+}
+
+/* A change that follows its records. ODD: the message has no check point in the log. */
+static uint32_t change_in_log(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct named *n, const struct rmq_pop_give *give)
+{
+    struct rmq_pop_log_named named = named_of(n);
+    if (!d->log_acks || !rmq_pop_in_log(d->windows, n->place, named.start_offset, named.pop_time_ms, row->ack.offset, 1))
+        return RMQ_POP_ODD;
+    if (give->pop_time_ms + give->invisible_ms > d->log_acks->until_ms)
+        return RMQ_POP_NEEDS_NOTICE;
+    if (rmq_pop_log_change(d, &named, row->ack.offset, give) < 0)
+        return RMQ_POP_NO_ROOM;
+    return rmq_pop_log_wait(d, 0) ? RMQ_POP_SERVED : RMQ_POP_ODD;
 }
 
 uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)
@@ -159,11 +169,13 @@ uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         .revive_queue = (uint16_t)n.receipt.revive_queue};
     if (!rmq_pop_has_room(d))
         return RMQ_POP_ENTRIES_USED;
+    if (n.place != RMQ_NONE && (why = change_in_log(d, row, &n, &give)) != RMQ_POP_ODD)
+        return why;
     int result = change(d, row, &n, &give);
     if (result < 0)
         return RMQ_POP_ENTRIES_USED;
     rmq_pop_count(d, result == RMQ_POP_DONE ? RMQ_POP_COUNT_CHANGES : RMQ_POP_COUNT_ACKS_LATE, 1);
-    put_change(d, row, give.pop_time_ms, give.invisible_ms, (int32_t)n.receipt.revive_queue);
+    rmq_pop_put_change(d, &row->ask, &row->asked, give.pop_time_ms, give.invisible_ms, (int32_t)n.receipt.revive_queue);
     return RMQ_POP_SERVED;
 }
 
@@ -217,10 +229,11 @@ uint64_t rmq_pop_ack_bits(struct rmq_pop_desk *d, const uint8_t *group, uint32_t
     }
     const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
     int64_t min = (int64_t)rmq_load(&queue->min_offset), max = (int64_t)rmq_load(&queue->max_offset);
+    struct rmq_pop_log_named named = {place, group_id, slot, start_offset, pop_time_ms};
     for (uint32_t at = 0; at < bit_bytes; at += 8) {
         int64_t offset = start_offset + (int64_t)at * 8;
         uint64_t word = within(word_at(bits, bit_bytes, at), offset, min, max);
-        if (!word)
+        if (!word || rmq_pop_log_ack(d, &named, offset, word) > 0)
             continue;
         done = 0;
         rmq_pop_ack(d->windows, place, start_offset, pop_time_ms, offset, word, &done);

@@ -8,6 +8,7 @@
 #include "pop/pop_desk.h"
 
 #define NO_MESSAGE 208
+#define ANSWER_BYTES 512u
 
 struct text {
     const uint8_t *at;
@@ -199,7 +200,6 @@ uint32_t rmq_pop_serve_batch_ack(struct rmq_pop_desk *d, const struct rmq_inbox_
     uint32_t length = (uint32_t)record->length - (uint32_t)sizeof *record;
     struct rmq_frame_header h;
     struct text broker = {0};
-    uint8_t answer[256];
     if (rmq_frame_header_parse(frame, length, &h) < 0 || h.unusual || h.unchecked || h.code != RMQ_CODE_POP_BATCH_ACK ||
         h.flag & RMQ_FLAG_RESPONSE)
         return RMQ_POP_ODD;
@@ -208,7 +208,10 @@ uint32_t rmq_pop_serve_batch_ack(struct rmq_pop_desk *d, const struct rmq_inbox_
     int64_t groups = read_body(d, body, body_length, 0, &broker);
     if (groups < 0)
         return RMQ_POP_ODD;
-    if (rmq_pop_room(d, record->role) < sizeof answer)
+    if (rmq_pop_room(d, record->role) < ANSWER_BYTES)
+        return RMQ_POP_NO_ROOM;
+    /* an act has 8 bytes of a bit map, or the end of one */
+    if (d->log_acks && !rmq_pop_log_has_room(d->log_acks, body_length / 8 + RMQ_POP_BATCH_GROUPS_MAX))
         return RMQ_POP_NO_ROOM;
     if (d->settings & RMQ_POP_IS_STOPPED)
         return RMQ_POP_STOPPED;
@@ -218,8 +221,8 @@ uint32_t rmq_pop_serve_batch_ack(struct rmq_pop_desk *d, const struct rmq_inbox_
         rmq_pop_count(d, RMQ_POP_COUNT_ACKS_FOREIGN, (uint64_t)groups);
     else
         read_body(d, body, body_length, 1, &broker);
-    struct rmq_answer_head head = {.code = groups ? 0 : NO_MESSAGE, .opaque = h.opaque, .serialise = h.serialise};
-    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
-    rmq_pop_put(d, &d->row, &verdict, answer, (uint32_t)rmq_error_answer_put(answer, &head, NULL));
+    int32_t code = groups ? 0 : NO_MESSAGE;
+    if (!rmq_pop_log_wait(d, code))
+        rmq_pop_put_code(d, &d->row.ask, &d->row.asked, code, NULL);
     return RMQ_POP_SERVED;
 }

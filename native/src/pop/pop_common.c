@@ -6,6 +6,7 @@
 #include "pop/pop_desk.h"
 
 #define PERM_READ 4u
+#define CHANGE_REMARK "not set any response code" /* of stock, for a success too */
 #define ENTRIES_MIN (2 * RMQ_POP_MESSAGES_MAX) /* one answer may need one for each message */
 
 uint32_t rmq_pop_retry_topic(uint8_t *to, const uint8_t *group, uint32_t group_length, const uint8_t *topic, uint32_t topic_length,
@@ -74,24 +75,51 @@ struct rmq_answer_head rmq_pop_head_of(const struct rmq_pop_row *row, int32_t co
                                     .remark = remark, .remark_length = (uint32_t)strlen(remark)};
 }
 
-void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,
-                 uint32_t length)
+void rmq_pop_put_to(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked,
+                    struct rmq_verdict *verdict, const void *payload, uint32_t length)
 {
-    const struct rmq_inbox_record *ask = &row->ask;
     verdict->last = 1;
     verdict->connection = ask->connection;
     verdict->connection_generation = ask->connection_generation;
     verdict->pending = ask->pending;
     verdict->asker_generation = ask->role_generation;
-    if (row->held) {
-        verdict->flags |= RMQ_VERDICT_HELD;
-        verdict->serial = row->serial;
-    }
-    if (row->asked.is_oneway)
+    if (asked->is_oneway)
         verdict->type = RMQ_VERDICT_DROP, length = 0;
     int rc = rmq_verdict_add(d->plane, d->answerer, ask->role, verdict, payload, length);
     RMQ_INVARIANT(rc == 0, rc, length, ask->role, verdict->type); /* there was room before the row was served */
     d->wakes |= UINT64_C(1) << ask->role;
+}
+
+void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,
+                 uint32_t length)
+{
+    if (row->held) {
+        verdict->flags |= RMQ_VERDICT_HELD;
+        verdict->serial = row->serial;
+    }
+    rmq_pop_put_to(d, &row->ask, &row->asked, verdict, payload, length);
+}
+
+void rmq_pop_put_code(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked, int32_t code,
+                      const char *remark)
+{
+    uint8_t frame[512];
+    struct rmq_answer_head head = {.code = code, .opaque = asked->opaque, .serialise = asked->serialise, .remark = remark,
+                                   .remark_length = remark ? (uint32_t)strlen(remark) : 0};
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
+    rmq_pop_put_to(d, ask, asked, &verdict, frame, (uint32_t)rmq_error_answer_put(frame, &head, NULL));
+}
+
+void rmq_pop_put_change(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked,
+                        int64_t pop_time_ms, int64_t invisible_ms, int32_t revive_queue)
+{
+    uint8_t frame[512];
+    struct rmq_pop_answer answer = {
+        .head = {.code = 0, .opaque = asked->opaque, .serialise = asked->serialise, .remark = CHANGE_REMARK,
+                 .remark_length = sizeof CHANGE_REMARK - 1},
+        .pop_time_ms = pop_time_ms, .invisible_ms = invisible_ms, .rest = -1, .revive_queue = revive_queue};
+    struct rmq_verdict verdict = {.type = RMQ_VERDICT_SEND};
+    rmq_pop_put_to(d, ask, asked, &verdict, frame, (uint32_t)rmq_pop_answer_put(frame, &answer));
 }
 
 void rmq_pop_desk_wake(struct rmq_pop_desk *d)

@@ -213,6 +213,10 @@ uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c)
     struct rmq_completion done;
     uint32_t count = 0;
     for (; rmq_port_take(c->plane, c->port, &done); count++) {
+        if (done.token & RMQ_POP_LOG_TOKEN) {
+            rmq_pop_log_stored(c->log_acks, &done);
+            continue;
+        }
         uint32_t slot = (uint32_t)done.token;
         struct rmq_pop_copy *row = &c->rows[slot];
         c->open[row->batch % RMQ_POP_COPIES_MAX]--;

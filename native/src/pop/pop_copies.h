@@ -12,6 +12,7 @@
 #define RMQ_POP_COPIES_H
 
 #include "plane/port.h"
+#include "pop/pop_log_acks.h"
 #include "pop/pop_windows.h"
 #include "queue/queue_reader.h"
 #include "services/record_copy.h"
@@ -62,6 +63,7 @@ struct rmq_pop_copy_case {
 struct rmq_pop_copies {
     struct rmq_pop_windows *windows;
     struct rmq_plane *plane;
+    struct rmq_pop_log_acks *log_acks; /* which has requests of its own at the port; NULL: there are none */
     uint32_t port;
     uint32_t unused_count, ready_count, taken_count, copied_count, left_count, cases_count;
     struct rmq_pop_copy *rows;

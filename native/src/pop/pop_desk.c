@@ -108,6 +108,7 @@ uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *take
     rmq_latency_run_end(d->latency, &run, d->now_ns);
     if (why == RMQ_POP_SERVED && rmq_pop_polls_is_awake(d->polls)) /* else the owner looks at the row */
         rmq_pop_waiting_turn(d);
+    rmq_pop_log_turn(d);
     rmq_pop_desk_wake(d);
     return why;
 }

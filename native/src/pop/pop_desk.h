@@ -15,6 +15,7 @@
 #include "pop/pop_filters.h"
 #include "pop/pop_given.h"
 #include "pop/pop_index.h"
+#include "pop/pop_log_acks.h"
 #include "pop/pop_orders.h"
 #include "pop/pop_polls.h"
 #include "pop/pop_requests.h"
@@ -31,6 +32,7 @@
 #define RMQ_POP_SLOW 5               /* of a turn: the row is served, and waited so long that a log line is due */
 #define RMQ_POP_WAITS 6              /* the row is that of a poll, which goes on waiting */
 #define RMQ_POP_POLLS_LEFT 7         /* of a wait: there is more for polls than a turn does */
+#define RMQ_POP_NEEDS_NOTICE 8       /* that check points of the time of a change are in the log */
 /* From here on the row is refused. */
 #define RMQ_POP_TOO_LATE 16          /* more than half a second beyond its poll time, without our own delays */
 #define RMQ_POP_BROKER_UNREADABLE 17
@@ -99,6 +101,7 @@ struct rmq_pop_desk {
     struct rmq_pop_given *given;
     struct rmq_pop_polls *polls;
     struct rmq_pop_client *clients;  /* RMQ_POP_CLIENTS */
+    struct rmq_pop_log_acks *log_acks; /* NULL: no check points of open messages are in the log */
     struct rmq_latency *latency;
     struct rmq_latency *acked;       /* RMQ_POP_LATENCY_ACKED */
     uint64_t *counters;
@@ -195,6 +198,15 @@ struct rmq_answer_head rmq_pop_head_of(const struct rmq_pop_row *row, int32_t co
 /* Puts an answer, to a poll into its slot. A oneway request gets none, and its read worker forgets it. */
 void rmq_pop_put(struct rmq_pop_desk *d, const struct rmq_pop_row *row, struct rmq_verdict *verdict, const void *payload,
                  uint32_t length);
+/* The same for an ask that was not held. */
+void rmq_pop_put_to(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked,
+                    struct rmq_verdict *verdict, const void *payload, uint32_t length);
+/* An answer of a code, and of a remark or NULL. */
+void rmq_pop_put_code(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked, int32_t code,
+                      const char *remark);
+/* The answer to a change of the invisible time. `invisible_ms`: from the pop time on. */
+void rmq_pop_put_change(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked,
+                        int64_t pop_time_ms, int64_t invisible_ms, int32_t revive_queue);
 static inline void rmq_pop_count(struct rmq_pop_desk *d, uint32_t counter, uint64_t more)
 {
     rmq_store_relaxed(&d->counters[counter], d->counters[counter] + more);
