@@ -132,6 +132,7 @@ class Drill:
                 running = [asyncio.create_task(task) for task in (*tasks, *self.extra_load(producer, client))]
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
+                    self._course.faults = number
                     await self.inject(fault)
                     await self._service_returns()
                     self._report.faults = number

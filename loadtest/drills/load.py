@@ -33,6 +33,8 @@ class Course:
     """Set by each acknowledged send to that topic."""
     ends: Counter[int] = field(default_factory=Counter)
     """By queue of that topic: behind the last acknowledged message."""
+    faults: int = 0
+    """The number of faults so far."""
     final_reads: list[Callable[[int, MessageExt], None]] = field(default_factory=list)
     """Called with the queue and each message that the topic holds at the end."""
     reads: list[Callable[[MessageExt], None]] = field(default_factory=list)

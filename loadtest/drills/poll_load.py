@@ -26,6 +26,8 @@ POP_MAX = 2
 INVISIBLE_MS, REVIVED_MS = 3000, 1000
 SEND_PAUSES_S = (0.0, 0.3, 0.05, 0.6)
 """In turn between two sends: messages come alone and together, and less often than polls end."""
+FAILURES_A_FAULT = 2
+"""Of one consumer: its poll ends with the fault, and its next one may begin before the fault is over."""
 PAUSE_S = 0.02
 LEFT_OPEN = 4
 """Every so manieth message is left open at its first pop, and comes again to polls that wait."""
@@ -40,6 +42,7 @@ class PollLoad:
         self._course = course
         self._pops, self._polls = PopChecker(), PollChecker()
         course.reads.append(lambda message: self._polls.read(message.born_timestamp_ms, now_ms()))
+        self._has_topic = False
 
     def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
         """A producer and the consumers."""
@@ -55,6 +58,7 @@ class PollLoad:
         poll_ms, look_on_s = POLLS_MS[0], (INVISIBLE_MS + REVIVED_MS) / 1000
         popper = self._popper(client, poll_ms)
         self._polls.left(await self._polls_left(popper))
+        self._polls.may_fail(len(POLLS_MS) * (1 + FAILURES_A_FAULT * self._course.faults))
         await settle(self._pops, lambda: self._turn_or_rest(client, popper, poll_ms), self._course.timeout_s, look_on_s)
         return [*self._pops.verdict(), *self._polls.verdict()]
 
@@ -83,6 +87,7 @@ class PollLoad:
             except (RingmqError, OSError):
                 await asyncio.sleep(PAUSE_S)
                 continue
+            self._has_topic = True
             self._pops.sent(f"{number}")
             self._polls.sent(f"{number}", now_ms())
             await asyncio.sleep(SEND_PAUSES_S[number % len(SEND_PAUSES_S)])
@@ -102,7 +107,9 @@ class PollLoad:
             connection = await client.connection(self._course.address())
         except (RingmqError, OSError):
             return False
-        if not connection.heard:  # by other loads: a read worker that is not there yet finds the time of a poll over
+        if (
+            not self._has_topic or not connection.heard
+        ):  # by other loads: a read worker that is not there yet finds the time of a poll over
             return False
         began = self._pops.begins()
         poll = self._polls.begins(now_ms(), poll_ms, id(connection))

@@ -8,6 +8,8 @@ Kinds of violation (each has a planted example in tests/loadtest/test_drill_poll
   early end        a poll was answered without a message before its end
   passed by        a poll ended in time without a message, and one could be read for SEEN_MS that no pop had given yet
   left poll        every poll was answered or its connection had ended, and the broker counts some that wait
+  many cut off     more polls lost their connection than faults and consumers explain
+  many refused     more polls were refused than faults and consumers explain
 
 A poll whose connection ended has no answer to judge. How late an answer or a message is depends on the machine, so
 another answer is the measure: it shows that the workers served. A message can be read once a reader of the drill's own
@@ -65,6 +67,7 @@ class PollChecker:
     _refused: int = 0
     _cut_off: int = 0
     _left: int = 0
+    _failed_max: int | None = None
 
     def sent(self, message_id: str, now_ms: int) -> None:
         """Record that a send was acknowledged."""
@@ -126,6 +129,10 @@ class PollChecker:
         """Record how many polls the broker counts when no client waits any more."""
         self._left = count
 
+    def may_fail(self, count: int) -> None:
+        """Record how many polls may have lost their connection, and how many may have been refused."""
+        self._failed_max = count
+
     @property
     def counts(self) -> Mapping[str, int]:
         """Numbers for a report, by their words in it."""
@@ -142,7 +149,13 @@ class PollChecker:
     def verdict(self) -> list[Violation]:
         """Return all violations, none if every promise was kept."""
         left = [Violation("left poll", f"{self._left} polls wait for no client")] if self._left else []
-        return [*self._wrong_ends(), *self._passed_by(), *left]
+        return [*self._wrong_ends(), *self._passed_by(), *left, *self._many_failures()]
+
+    def _many_failures(self) -> list[Violation]:
+        if (limit := self._failed_max) is None:
+            return []
+        found = (("many cut off", self._cut_off), ("many refused", self._refused))
+        return [Violation(kind, f"{count} polls, at most {limit} may be") for kind, count in found if count > limit]
 
     def _wrong_ends(self) -> list[Violation]:
         found = []

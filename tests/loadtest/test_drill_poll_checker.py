@@ -125,6 +125,17 @@ def test_an_answer_that_nobody_received_has_given_its_message() -> None:
         assert checker.verdict() == []
 
 
+def test_failures_need_faults() -> None:
+    checker = PollChecker()
+    for _ in range(2):
+        checker.refused()
+        checker.cut_off(checker.begins(T0, POLL_MS, A))
+    assert kinds(checker) == []
+    for limit, found in ((2, []), (1, ["many cut off", "many refused"])):
+        checker.may_fail(limit)
+        assert kinds(checker) == found
+
+
 def test_no_poll_waits_when_no_client_does() -> None:
     checker = PollChecker()
     checker.left(2)
