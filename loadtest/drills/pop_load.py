@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ringmq.client import Producer, RingmqError, compose_message
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -36,7 +36,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def settle(checker: PopChecker, turn: Callable[[], Awaitable[None]], timeout_s: float, look_on_s: float) -> None:
+class Settling(Protocol):
+    """A record of pops, which says when nothing is open."""
+
+    @property
+    def has_all(self) -> bool: ...
+    @property
+    def settled_count(self) -> int: ...
+
+
+async def settle(checker: Settling, turn: Callable[[], Awaitable[None]], timeout_s: float, look_on_s: float) -> None:
     """Take turns until no message is open, or none was settled for `timeout_s`. Then look on.
 
     An acknowledged message that comes back comes within `look_on_s`.

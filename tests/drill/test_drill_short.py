@@ -33,6 +33,7 @@ def test_twelve_faults_break_no_promise(tmp_path: Path, flush: str) -> None:
     assert report.counts["read by SQL92"] > 10
     if POP_LOADS:
         assert report.counts["polls"] > 20
+        assert report.counts["sent to long polls"] > 2
 
 
 def test_the_short_plans_have_all_kinds_and_workers() -> None:
