@@ -122,12 +122,15 @@ class Popper:
         """Up to `count` messages of all queues, none if none has come within `poll_ms`."""
         return (await self.ask(count, invisible_ms, poll_ms))[1]
 
-    async def ask(self, count: int, invisible_ms: int, poll_ms: int = 0) -> tuple[int, list[Popped]]:
-        """As `pop`, with the code of the answer."""
+    async def ask(
+        self, count: int, invisible_ms: int, poll_ms: int = 0, attempt: str | None = None
+    ) -> tuple[int, list[Popped]]:
+        """As `pop`, with the code of the answer. `attempt`: the pop is orderly, and this is its attempt ("": none)."""
         header = PopMessageRequestHeader(
             consumer_group=self.group, topic=self.topic, queue_id=ALL_QUEUES, max_msg_nums=count,
             invisible_time=invisible_ms, poll_time=poll_ms, born_time=time.time_ns() // 1_000_000,
-            init_mode=FROM_THE_FIRST, exp_type="TAG", exp="*",
+            init_mode=FROM_THE_FIRST, exp_type="TAG", exp="*", order=None if attempt is None else True,
+            attempt_id=attempt or None,
         )  # fmt: skip
         answer = await self._ask(RequestCode.POP_MESSAGE, header.encode())
         return answer.code, popped_of(answer, self._broker_name) if answer.code == ResponseCode.SUCCESS else []
