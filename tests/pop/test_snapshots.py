@@ -21,6 +21,7 @@ from ringmq.pop.snapshot_core import State
 from ringmq.pop.snapshots import Files, Snapshots
 from tests.pop.disk_kit import Disk
 from tests.pop.memory_kit import content, cut_power, open_memory, put
+from tests.waiting import TIMEOUT_S
 
 NO_NAMES = SimpleNamespace(sync=lambda: None)
 LOG = SimpleNamespace(crc=lambda offset, length: 1)
@@ -42,7 +43,7 @@ class Taker:
         self.snapshots = Snapshots(memory, LOG, MARKS, more.pop("names", NO_NAMES), files=files, **more)
 
     def turn_until(self, is_done: Callable[[], object]) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + TIMEOUT_S
         while not is_done():
             assert time.monotonic() < until, self.snapshots._core.state
             self.snapshots.turn(self.now_ms)
@@ -172,10 +173,13 @@ def test_a_journal_with_a_changed_byte_is_not_used(root: Path) -> None:
 
 
 def test_a_whole_journal_mends_an_image_that_is_torn_at_any_byte(root: Path) -> None:
+    """Elsewhere than in its changed pages, a torn image is one of these or a whole one."""
     memory, journal, before = small_journal(root)
     after = image_pages(memory.folder, int(memory.layout.bytes) // PAGE)
     after_bytes = b"".join(after)
-    for at in range(0, len(before), 511):
+    changed = [page for page in range(len(before) // PAGE) if before[page * PAGE : (page + 1) * PAGE] != after[page]]
+    assert changed
+    for at in sorted({page * PAGE + at for page in changed for at in (*range(0, PAGE, 511), PAGE)}):
         (memory.folder / IMAGE).write_bytes(after_bytes[:at] + before[at:])
         (memory.folder / JOURNAL).write_bytes(journal)
         assert image_file.load(memory.folder) is not None
@@ -418,7 +422,7 @@ class SlowFile(DiskFile):
     may = threading.Event()
 
     def write(self, data: Any, at: int) -> None:
-        assert self.may.wait(30)
+        assert self.may.wait(TIMEOUT_S)
         super().write(data, at)
 
 
@@ -426,7 +430,7 @@ class SlowBrokenFile(SlowFile):
     """A disk that fails late."""
 
     def write(self, data: Any, at: int) -> None:
-        assert self.may.wait(30)
+        assert self.may.wait(TIMEOUT_S)
         raise OSError(EIO, "Input/output error", str(self.path))
 
 
@@ -467,7 +471,7 @@ def test_a_disk_that_does_not_answer_stops_no_turn(root: Path, monkeypatch: pyte
     """The snapshot is given up when too many copies wait. A later one has its pages."""
     began = time.monotonic()
     taker = give_up_one(root, monkeypatch, SlowFile)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < TIMEOUT_S / 2, "a turn that waits for the disk would take all of it"
     memory = taker.memory
     SlowFile.may.set()
     taker.write()
