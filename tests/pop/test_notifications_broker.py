@@ -153,6 +153,7 @@ def test_each_message_is_told_to_one_of_many_notifications(broker: RunningBroker
     client = started(broker, "many", 4)
     taker = PopClient(broker.address, client.group, client.topic)
     opaques = {begin(client) for _ in range(20)}
+    assert look(client) == FALSE, "all before it wait"
     bodies = [b"m%d" % number for number in range(12)]
     send(broker.address, client.topic, bodies, 4)
     got: list[bytes] = []
