@@ -225,8 +225,8 @@ CONDITIONS = {
 
 
 @judged(
-    case("popConditions", "PopConditions", queues=4, count=100, invisibleMillis=2000, wanted=2, waitSeconds=12,
-         conditions=list(CONDITIONS))
+    case("popConditions", "PopConditions", queues=4, count=100, invisibleMillis=4000, waitSeconds=60,
+         conditions={condition: len(wanted) for condition, wanted in CONDITIONS.items()})
 )  # fmt: skip
 def test_conditions_choose_the_messages_of_each_attempt(kind: str, seen: Seen) -> None:
     print(f"{kind}: { ({condition: len(found) for condition, found in seen.items()}) } messages, popped twice each")

@@ -243,7 +243,7 @@ def test_a_new_group_misses_no_first_message(server: Server, stock_client: Stock
 def test_a_thousand_topics(server: Server, stock_client: StockClient) -> None:
     seen = stock_client.call("manyTopics", server.namesrv, topic="Many", count=1000, timeout_s=400)
     print(f"seconds since the start: {seen.pop('seconds')}")
-    assert seen == {"listed": 1000, "received": 1000, "wrong": 0}
+    assert seen == {"listed": 1000, "received": 1000, "wrong": []}
 
 
 def test_body_digests_are_of_the_bytes(stock_client: StockClient, server: Server) -> None:

@@ -14,6 +14,8 @@ import org.apache.rocketmq.common.message.Message;
  */
 public final class ProducerBench {
     private static final int SAMPLES_PER_THREAD = 1 << 16;
+    /** Of each request: a slow machine makes a request late, and no message fail. */
+    private static final int PATIENT_MILLIS = 60_000;
 
     private final LongAdder sent = new LongAdder();
     private final LongAdder failed = new LongAdder();
@@ -35,7 +37,11 @@ public final class ProducerBench {
         DefaultMQProducer producer = new DefaultMQProducer("java_bench");
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName("bench-" + System.nanoTime());
+        producer.setMqClientApiTimeout(PATIENT_MILLIS);
+        producer.setSendMsgTimeout(PATIENT_MILLIS);
         producer.start();
+        // Threads that find the first look-up of a route under way give up after 3 s, whatever the time-outs are.
+        producer.fetchPublishMessageQueues(topic);
         byte[] body = new byte[bodyBytes];
         Arrays.fill(body, (byte) 'x');
         CountDownLatch ended = new CountDownLatch(threads);

@@ -22,6 +22,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** The clients of one operation: each with its own instance (own connections), all shut down at its end. */
 final class Clients implements AutoCloseable {
     private static final AtomicInteger INSTANCES = new AtomicInteger();
+    /** Of each request: a process that gets no CPU for some seconds is no silent server. */
+    private static final int PATIENT_MILLIS = 60_000;
     final String namesrv;
     private final Deque<Runnable> closers = new ConcurrentLinkedDeque<>();
     private DefaultMQAdminExt admin;
@@ -34,6 +36,7 @@ final class Clients implements AutoCloseable {
         config.setNamesrvAddr(namesrv);
         config.setInstanceName("judge-" + INSTANCES.incrementAndGet());
         config.setPersistConsumerOffsetInterval(1000);
+        config.setMqClientApiTimeout(PATIENT_MILLIS);
         // A client that changes its queues raises its subscription's version and tells brokers, unless a heartbeat is
         // just under way; then its pulls are refused until the next one, 30 s later by default.
         config.setHeartbeatBrokerInterval(2000);
@@ -48,7 +51,7 @@ final class Clients implements AutoCloseable {
         DefaultMQProducer producer = new DefaultMQProducer(group);
         configure(producer);
         producer.setNamespace(namespace);
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(PATIENT_MILLIS);
         producer.start();
         closers.push(producer::shutdown);
         return producer;
@@ -57,7 +60,7 @@ final class Clients implements AutoCloseable {
     TransactionMQProducer transactional(String group, TransactionListener listener) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer(group);
         configure(producer);
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(PATIENT_MILLIS);
         producer.setTransactionListener(listener);
         producer.start();
         closers.push(producer::shutdown);
@@ -109,7 +112,7 @@ final class Clients implements AutoCloseable {
 
     synchronized DefaultMQAdminExt admin() throws Exception {
         if (admin == null) {
-            admin = new DefaultMQAdminExt(10_000);
+            admin = new DefaultMQAdminExt(PATIENT_MILLIS);
             configure(admin);
             admin.start();
             closers.push(admin::shutdown);

@@ -68,7 +68,7 @@ final class Fetch {
         long offset = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         while (offset < end) {
-            PullResult result = consumer.pull(queue, "*", offset, PULL_COUNT, 10_000);
+            PullResult result = consumer.pull(queue, "*", offset, PULL_COUNT, 60_000);
             if (result.getPullStatus() == PullStatus.FOUND) {
                 found.addAll(result.getMsgFoundList());
             }

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -131,7 +132,8 @@ final class GroupScenarios {
         Clients.await(180, () -> received.size() >= count); // a busy machine takes two minutes
         seconds.put("received", (System.nanoTime() - since) / 1e9);
         seen.put("received", received.size());
-        seen.put("wrong", received.entrySet().stream().filter(e -> !e.getKey().equals(e.getValue())).count());
+        seen.put("wrong", received.entrySet().stream().filter(e -> !e.getKey().equals(e.getValue()))
+            .map(Object::toString).collect(Collectors.toList()));
         seen.put("seconds", seconds);
         return seen;
     }

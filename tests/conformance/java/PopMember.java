@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.apache.rocketmq.client.consumer.AckResult;
 import org.apache.rocketmq.client.consumer.AckStatus;
@@ -25,7 +26,7 @@ import org.apache.rocketmq.remoting.protocol.header.QueryConsumerOffsetRequestHe
 /** A member of a group that pops by the stock client's raw calls, with a connection of its own. */
 final class PopMember {
     static final int ALL_QUEUES = -1;
-    private static final long TIMEOUT_MILLIS = 30_000;
+    private static final long TIMEOUT_MILLIS = 60_000;
     /** What stock's push consumers ask for. */
     private static final long POLL_MILLIS = 15_000;
     private static final long PAUSE_MILLIS = 50;
@@ -90,11 +91,18 @@ final class PopMember {
     }
 
     private PopResult ask(PopMessageRequestHeader header) throws Exception {
+        return whileBusy(() -> {
+            header.setBornTime(System.currentTimeMillis());
+            return api.popMessageAsync(address, brokerName, header, TIMEOUT_MILLIS).get();
+        });
+    }
+
+    /** The result of a request, which is sent again while the broker asks for it. */
+    private static <T> T whileBusy(Callable<T> request) throws Exception {
         long untilNanos = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000;
         while (true) {
             try {
-                header.setBornTime(System.currentTimeMillis());
-                return api.popMessageAsync(address, brokerName, header, TIMEOUT_MILLIS).get();
+                return request.call();
             } catch (ExecutionException refused) {
                 if (!isBusy(refused.getCause()) || System.nanoTime() > untilNanos) {
                     throw refused;
@@ -122,10 +130,12 @@ final class PopMember {
         header.setTopic(topic);
         header.setQueueId(queueId);
         header.setPollTime(pollMillis);
-        header.setBornTime(System.currentTimeMillis());
         header.setOrder(isInOrder);
         header.setAttemptId(attemptId);
-        return api.notificationWithPollingStats(address, header, TIMEOUT_MILLIS).get();
+        return whileBusy(() -> {
+            header.setBornTime(System.currentTimeMillis());
+            return api.notificationWithPollingStats(address, header, TIMEOUT_MILLIS).get();
+        });
     }
 
     /** The consumer offset of a queue. */

@@ -17,15 +17,17 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Consumers that ask: lite pull by subscription and by assignment, plain pulls at the edges, long polls. */
 final class PullScenarios {
+    private static final long WAIT_NANOS = 60_000_000_000L;
+
     static void register() {
         StockClient.register("litePullSubscribe", PullScenarios::litePullSubscribe);
         StockClient.register("litePullAssign", PullScenarios::litePullAssign);
         StockClient.register("pullEdges", PullScenarios::pullEdges);
     }
 
-    private static List<String> poll(DefaultLitePullConsumer consumer, int count, double seconds) {
+    private static List<String> poll(DefaultLitePullConsumer consumer, int count) {
         List<String> bodies = new ArrayList<>();
-        long deadline = System.nanoTime() + (long) (seconds * 1e9);
+        long deadline = System.nanoTime() + WAIT_NANOS;
         while (bodies.size() < count && System.nanoTime() < deadline) {
             for (MessageExt message : consumer.poll(200)) {
                 bodies.add(new String(message.getBody()));
@@ -47,7 +49,7 @@ final class PullScenarios {
         for (int attempt = 1; ; attempt++) {
             seek.run();
             List<MessageExt> messages = new ArrayList<>();
-            long deadline = System.nanoTime() + 10_000_000_000L;
+            long deadline = System.nanoTime() + WAIT_NANOS;
             while (messages.size() < count && System.nanoTime() < deadline) {
                 messages.addAll(consumer.poll(200));
             }
@@ -68,14 +70,14 @@ final class PullScenarios {
         DefaultLitePullConsumer first = clients.litePull("group_" + topic);
         first.subscribe(topic, "*");
         first.start();
-        seen.put("first", poll(first, 40, 15));
+        seen.put("first", poll(first, 40));
         first.commitSync();
         first.shutdown();
         PushScenarios.send(producer, topic, "two-", 8);
         DefaultLitePullConsumer second = clients.litePull("group_" + topic);
         second.subscribe(topic, "TagA || TagB");
         second.start();
-        seen.put("second", poll(second, 8, 15));
+        seen.put("second", poll(second, 8));
         return seen;
     }
 
@@ -105,7 +107,7 @@ final class PullScenarios {
         seen.put("committed", committed(consumer, queue));
         consumer.seekToEnd(queue);
         producer.send(SendScenarios.message(topic, null, null, "last"));
-        seen.put("fromEnd", poll(consumer, 1, 10));
+        seen.put("fromEnd", poll(consumer, 1));
         return seen;
     }
 

@@ -113,7 +113,7 @@ final class SendScenarios {
             });
         }
         Map<String, Object> seen = new LinkedHashMap<>();
-        seen.put("answered", done.await(20, TimeUnit.SECONDS));
+        seen.put("answered", done.await(60, TimeUnit.SECONDS));
         seen.put("failed", failed.get());
         seen.put("results", results);
         return seen;

@@ -27,7 +27,7 @@ import org.apache.rocketmq.remoting.protocol.header.EndTransactionRequestHeader;
 final class TransactionScenarios {
     private static final int COMMIT = MessageSysFlag.TRANSACTION_COMMIT_TYPE;
     private static final int ROLLBACK = MessageSysFlag.TRANSACTION_ROLLBACK_TYPE;
-    private static final long CALL_MILLIS = 10_000;
+    private static final long CALL_MILLIS = 60_000;
     private static final Set<String> BY_HAND =
         new HashSet<>(Arrays.asList("commitAfterCheck", "commitBesideCheck", "doubledCommit", "rollbackAfterCommit"));
 
