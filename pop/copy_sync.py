@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from ringmq.ha.slave_sync import Ask
 from ringmq.remoting import json_body
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.pop_copy_headers import (
     COPY_BYTES_MAX,
@@ -45,7 +45,7 @@ class CopySync(Struct):
     coming: PopProgressResponseHeader | None = None
     """The copy that is on its way, or whole."""
     is_gone: bool = False
-    """True if the master has no memory of POP any more, but the slave has a copy."""
+    """True if the slave has a copy that does not count any more, because the master has no memory of POP."""
     _pieces: list[bytes] = field(default_factory=list)
     _received: int = 0
     _failures: int = 0
@@ -100,6 +100,12 @@ class CopySync(Struct):
         if ask.address == self.master:
             self._is_asking = False
             self._pause(now_ms)
+
+    def refused(self, ask: Ask, code: int, now_ms: int) -> None:
+        """See `failed`. A copy does not outlive a master that knows nothing of it: that one writes records instead."""
+        self.failed(ask, now_ms)
+        if ask.address == self.master and code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self.is_gone = self.known.run != 0
 
     @property
     def is_whole(self) -> bool:

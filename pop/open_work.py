@@ -91,8 +91,8 @@ def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | No
     elif is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
         text = f"{memory.folder}: another broker has had the store since; its records tell what is open"
     elif run_of_copy(memory.folder) and is_behind_records(look, memory.header):
-        text = f"{memory.folder}: the log has later records of open messages than the copy of the master's memory"
-        text += "; these records tell what is open"
+        text = f"{memory.folder}: the log has later check points than the copy of the master's memory"
+        text += "; the records in the log tell what is open"
     elif not _is_of_log(look, memory):
         text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
     else:

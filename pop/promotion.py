@@ -1,8 +1,8 @@
 """The start of a slave as the master: the copy of the former master's POP memory becomes this broker's own.
 
 It is as after a power cut of the former master: what came after its last snapshot that has arrived is not in the copy.
-The former master may have put records of open messages into the log since, at its stop, and consumer offsets behind
-them. Then these records tell what is open, and the copy does not.
+The former master may have put check points of open messages into the log since, at its stop, and consumer offsets
+behind them. Then the records in the log tell what is open, and the copy does not.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LAST_SECONDS = "pops and acks of its last two seconds may come again"
 
 
 def is_behind_records(look: StoreLook, header: Any) -> bool:
-    """True if the log has records of open messages behind the moment of the copy. Raises OSError."""
+    """True if check points were written into the log behind the moment of the copy. Raises OSError."""
     end, *_ = LogPlace.of(header).end
     scan = RecordScan(MessageStore(store_config(look.config)), lambda topic, queue_id: -1)
-    return scan.has_behind(end, int(look.plane.watermarks.dispatched_offset), look.log_end)
+    return scan.has_check_point_behind(end, int(look.plane.watermarks.dispatched_offset), look.log_end)
 
 
 def take_copy(names: Names, folder: Path, *, was_cut: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringmq.fastjson.files import read_head
-from ringmq.pop.revive_records import TAGS, is_revive_topic
+from ringmq.pop.revive_records import CHECK_POINT, TAGS, is_revive_topic
 from ringmq.remoting import properties
 from ringmq.store import layout
 from ringmq.store.consume_queue import UNIT_BYTES, ConsumeQueue, Unit
@@ -58,20 +58,26 @@ class RecordScan:
                 elif record.topic == layout.TIMER_TOPIC and (found := _waiting(record, read_ms)) is not None:
                     yield found
 
-    def has_behind(self, since: int, dispatched: int, log_end: int) -> bool:
-        """True if a record lies at or behind `since` of the log. Raises OSError."""
+    def has_check_point_behind(self, since: int, dispatched: int, log_end: int) -> bool:
+        """True if a check point was written at or behind `since` of the log. One that the timer has delivered there is
+        older. Raises OSError."""
         for topic in revive_topics(self._store.config.root):
             for name in self._store.queue_names([topic]):
                 queue = self._store.queue(topic, name.queue_id)
-                if isinstance(queue, ConsumeQueue) and queue.offsets_at([since])[0] < queue.max_offset(EVERYTHING):
+                if isinstance(queue, ConsumeQueue) and self._has_written(queue, since):
                     return True
-        if next(self.timed(0, 0, since), None) is not None:
+        if any(found.tag == CHECK_POINT for found in self.timed(0, 0, since)):
             return True
         scanned = self._store.commit_log.scan(max(since, dispatched), log_end) if dispatched < log_end else ()
-        return any(
-            is_revive_topic(record.topic) or (record.topic == layout.TIMER_TOPIC and _waiting(record, 0) is not None)
-            for _, record in scanned
-        )
+        return any(_is_written_check_point(record) for _, record in scanned)
+
+    def _has_written(self, queue: ConsumeQueue, since: int) -> bool:
+        first, end = self._bounds(queue, queue.offsets_at([since])[0])
+        for unit in queue.units(first, end):
+            record = self._store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
+            if record is not None and _is_written_check_point(record):
+                return True
+        return False
 
     def _revived(self, topic: str) -> Iterator[Found]:
         for name in self._store.queue_names([topic]):
@@ -162,6 +168,14 @@ def _waiting(record: Record, read_ms: int) -> Found | None:
     if not is_revive_topic(pairs.get(properties.REAL_TOPIC, "")) or revive_queue is None:
         return None
     return _found(record, revive_queue)
+
+
+def _is_written_check_point(record: Record) -> bool:
+    if record.properties.get(properties.TAGS) != CHECK_POINT:
+        return False
+    if record.topic == layout.TIMER_TOPIC:
+        return _waiting(record, 0) is not None
+    return is_revive_topic(record.topic) and properties.TIMER_OUT_MS not in record.properties
 
 
 def _found(record: Record, revive_queue: int) -> Found:

@@ -93,6 +93,10 @@ class TimerSync(Struct):
             self._is_asking, self._without_end = False, None
             self.next_ms = max(now_ms, self._began_ms + STOCK_MS)
 
+    def refused(self, ask: Ask, code: int, now_ms: int) -> None:
+        """See `failed`."""
+        self.failed(ask, now_ms)
+
     @property
     def needs_end(self) -> bool:
         """True if the log's end of a stock master is asked for next."""

@@ -56,6 +56,9 @@ class ProgressSync(Protocol):
 
     def failed(self, ask: Ask, now_ms: int) -> None: ...
 
+    def refused(self, ask: Ask, code: int, now_ms: int) -> None:
+        """The master has answered with an error."""
+
     @property
     def needs_end(self) -> bool:
         """True if an answer counts only with the one that is asked for next."""
@@ -204,8 +207,11 @@ class SlaveRole:
             self._sync.refused(ask, now_ms)
 
     def _on_progress(self, progress: SlaveProgress, ask: Ask, outcome: Outcome, now_ms: int) -> None:
-        if outcome.error is not None or outcome.answer is None or self.is_searching:
+        if outcome.answer is None or self.is_searching:
             progress.sync.failed(ask, now_ms)
+            return
+        if outcome.error is not None:
+            progress.sync.refused(ask, outcome.answer.code, now_ms)
             return
         trouble = ""
         try:

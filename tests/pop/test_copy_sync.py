@@ -114,6 +114,19 @@ def test_pauses_grow_while_the_master_does_not_answer() -> None:
     assert sync.next_ms - now_ms == RETRY_FIRST_MS
 
 
+@pytest.mark.parametrize(("code", "is_gone"), [(3, True), (16, False), (1, False)])
+def test_a_master_that_knows_no_copies_takes_it_away(code: int, is_gone: bool) -> None:
+    """A stock master has followed one of RingMQ. One that refuses may have its copy still."""
+    sync, ask = asking()
+    sync.refused(ask, code, 1001)
+    assert sync.is_gone == is_gone
+    sync.taken_over(Known())
+    assert sync.due(1000 + RETRY_FIRST_MS) is None
+    ask = sync.due(1001 + RETRY_FIRST_MS) or pytest.fail("it asks on")
+    sync.refused(ask, code, 5000)
+    assert not sync.is_gone and sync.next_ms == 5000 + 2 * RETRY_FIRST_MS
+
+
 def test_a_failed_piece_begins_anew() -> None:
     sync, ask = asking()
     sync.answered(ask, answer(b"abc"), 1001)

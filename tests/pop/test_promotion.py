@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +15,13 @@ from ringmq.pop.memory import remove_lasting
 from ringmq.pop.names import RESERVED, Names
 from ringmq.pop.record_scan import RecordScan
 from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.store.layout import TIMER_TOPIC
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import survey
 from tests.pop.memory_kit import cut_power
 from tests.pop.test_start import Broker, Worker
 from tests.store.golden_stores import pop_config
 from tests.waiting import wait_until
-
-REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
-UNIT = struct.Struct(">qiq")
-QUEUE_BYTES = 6000
 
 
 class Slave(Broker):
@@ -52,7 +47,7 @@ class Slave(Broker):
 
     def starts(self) -> bool:
         self.start += 1
-        config = BrokerConfig(store_path_root_dir=str(self.root), mapped_file_size_consume_queue=QUEUE_BYTES)
+        config = BrokerConfig(store_path_root_dir=str(self.root))
         return open_work.has_open_work(config, self.root)
 
     def first_free_id(self) -> int:
@@ -68,14 +63,6 @@ def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slave]:
     monkeypatch.setattr(open_work, "StoreLook", made.look)
     yield made
     remove_lasting(tmp_path)
-
-
-def revive_queue(root: Path, *positions: int) -> None:
-    """A revive queue with records at these offsets of the log."""
-    folder = root / "consumequeue" / REVIVE / "0"
-    folder.mkdir(parents=True)
-    units = b"".join(UNIT.pack(position, 100, 3180) for position in positions)
-    (folder / f"{0:020}").write_bytes(units.ljust(QUEUE_BYTES, b"\0"))
 
 
 def test_the_copy_becomes_the_memory(slave: Slave, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,27 +90,33 @@ def test_a_copy_of_a_clean_stop_lacks_no_id(slave: Slave) -> None:
     assert slave.first_free_id() == 2
 
 
-@pytest.mark.parametrize(("position", "is_used"), [(9_999, True), (10_000, False)])
-def test_later_records_tell_more_than_the_copy(
-    slave: Slave, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, position: int, is_used: bool
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_later_check_points_tell_more_than_the_copy(
+    slave: Slave, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_behind: bool
 ) -> None:
     """A master that stops writes what is open into the log, and consumer offsets behind it."""
+    asked: list[tuple[int, ...]] = []
+
+    def has_check_point_behind(scan: RecordScan, *offsets: int) -> bool:
+        asked.append(offsets)
+        return is_behind
+
     slave.take_copy()
-    revive_queue(slave.root, 100, position)
     slave.log += bytes(500)
+    monkeypatch.setattr(RecordScan, "has_check_point_behind", has_check_point_behind)
     monkeypatch.setattr(open_work, "take_over", lambda look: True)
     assert slave.starts()
-    assert (slave.root / "pop" / IMAGE).exists() == is_used
-    assert ("than the copy of the master's memory" in caplog.text) != is_used
+    assert asked == [(10_000, 10_500, 10_500)], "behind the moment of the copy"
+    assert (slave.root / "pop" / IMAGE).exists() != is_behind
+    assert ("than the copy of the master's memory" in caplog.text) == is_behind
     assert not run_of_copy(slave.root / "pop")
 
 
-def test_own_memory_may_lie_before_records(slave: Slave) -> None:
-    """A master's own timer delivers them."""
+def test_own_memory_is_not_compared_with_records(slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is true of the whole log."""
     slave.take_copy()
     (slave.root / "pop" / "copy").unlink()
-    revive_queue(slave.root, 10_000)
-    slave.log += bytes(500)
+    monkeypatch.setattr(RecordScan, "has_check_point_behind", lambda scan, *offsets: True)
     assert slave.starts()
     assert (slave.root / "pop" / IMAGE).exists()
 
@@ -135,12 +128,26 @@ def test_a_log_that_lacks_what_the_copy_tells_of_is_another(slave: Slave, caplog
     assert "the log is not the one of this memory" in caplog.text and not run_of_copy(slave.root / "pop")
 
 
-def test_records_of_a_stock_broker_are_found_by_their_place(pop_copy: Path) -> None:
-    """In revive queues, in the timer topic, and in the log where no queue has them yet."""
+def test_check_points_are_found_by_their_place(pop_copy: Path, tmp_path: Path) -> None:
+    """In revive queues, in the timer topic, and in the log where no queue has them yet. The timer delivers older ones
+    to revive queues."""
     config = pop_config(pop_copy)
-    scan, end = RecordScan(MessageStore(config), lambda topic, queue_id: -1), survey(config).append_offset
-    assert scan.has_behind(0, end, end)
-    assert not scan.has_behind(end, end, end)
-    shutil.rmtree(pop_copy / "consumequeue")
-    assert not scan.has_behind(0, end, end)
-    assert scan.has_behind(0, 0, end)
+    store, end = MessageStore(config), survey(config).append_offset
+    scan = RecordScan(store, lambda topic, queue_id: -1)
+    direct, waiting, ends = 0, 0, dict[int, int]()
+    for raw, record in store.commit_log.scan(0, end):
+        ends[record.commit_log_offset] = record.commit_log_offset + len(raw)
+        is_check_point = record.properties.get("TAGS") == "ck"
+        if is_check_point and record.topic == TIMER_TOPIC:
+            waiting = record.commit_log_offset
+        if is_check_point and record.topic != TIMER_TOPIC and "TIMER_OUT_MS" not in record.properties:
+            direct = record.commit_log_offset
+    assert 0 < direct < waiting
+    assert scan.has_check_point_behind(waiting, end, end)
+    assert not scan.has_check_point_behind(ends[waiting], end, end)
+    timer = pop_copy / "consumequeue" / TIMER_TOPIC
+    timer.rename(tmp_path / "timer")
+    assert scan.has_check_point_behind(direct, end, end)
+    assert not scan.has_check_point_behind(ends[direct], end, end), "what the timer has delivered is older"
+    assert scan.has_check_point_behind(ends[direct], 0, end) and scan.has_check_point_behind(0, waiting, end)
+    assert not scan.has_check_point_behind(ends[waiting], 0, end)
