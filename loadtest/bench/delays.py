@@ -23,6 +23,8 @@ DUE_NOW = {"messageDelayLevel": "1s"}
 SHAPE: Mapping[str, object] = {"connections": 64, "depth": 16, "size": 200}
 LATENESS_PER_S, LATENESS_S = 20_000, 4.0
 ROUNDS = 5
+PULLED = 200_000
+"""Messages of the topic that is pulled beside waiting ones."""
 TIMEOUT_S = 120.0
 
 
@@ -177,7 +179,7 @@ def beside_waiting(context: Context, system: str) -> Measurement:
         pulls = context.topic("pulled")
         for target in (waiting, without):
             context.loader(target.port).run(
-                "batch", topic=pulls, create=True, size=1024, connections=8, depth=2, messages=200_000
+                "batch", topic=pulls, create=True, size=1024, connections=8, depth=2, messages=PULLED
             )
         sends = [plain_rate(context, waiting) / plain_rate(context, without) for _ in range(ROUNDS)]
         pulled = [_pull_rate(context, waiting, pulls) / _pull_rate(context, without, pulls) for _ in range(ROUNDS)]

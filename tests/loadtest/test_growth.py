@@ -389,6 +389,7 @@ def test_scrapes_beside_sends(scenario: Scenario, small_bench: Bench, monkeypatc
 @pytest.mark.io_uring
 def test_timers_wait_beside_sends_of_others(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "SETTLE_MAX_S", 0.0)
+    monkeypatch.setattr(timers, "LEAD_S", 4.0)
     bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
     (_, topics) = TIMERS
     (point,) = topics.run(bench, (3,))
@@ -412,6 +413,7 @@ def test_open_messages_are_open_after_a_start(small_bench: Bench, scenario: Scen
 def test_pops_wait_beside_sends_of_others(
     small_bench: Bench, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, at: float
 ) -> None:
+    monkeypatch.setattr(polls, "SETTLED_S", 0.1)
     monkeypatch.setattr(polls, "SETTLE_MAX_S", 0.0)
     bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.5))
     (point,) = scenario.run(bench, (at,))

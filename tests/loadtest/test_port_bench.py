@@ -23,7 +23,7 @@ def test_a_second_of_republished_records(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.io_uring
 def test_some_seconds_beside_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--rounds", "0", "--pressure-rounds", "1", "--pressure-seconds", "3", "--pressure-records", "20000"]
+    arguments = ["--rounds", "0", "--pressure-rounds", "1", "--pressure-seconds", "1", "--pressure-records", "20000"]
     assert main([*arguments, "--folder", str(tmp_path / "port")]) == 0, "clients and service have done their work"
     said = capsys.readouterr()
     assert "round 1 of 1" in said.err and "service_per_s" in said.err

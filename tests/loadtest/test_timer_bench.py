@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, RingmqTarget]]:
     cpus = sorted(os.sched_getaffinity(0))
-    made = Context(build_tools(), tmp_path_factory.mktemp("timers"), cpus, None, seconds=1.0, warmup_s=0.1)
+    made = Context(build_tools(), tmp_path_factory.mktemp("timers"), cpus, None, seconds=0.3, warmup_s=0.1)
     context = replace(made, timer_messages=3000, settle_ms=60_000)
     running = RingmqTarget(context.folder / "ringmq", {}, context.cpus)
     try:
@@ -37,7 +37,7 @@ def test_sends(target: tuple[Context, RingmqTarget]) -> None:
 
 @pytest.mark.io_uring
 def test_a_full_slot(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 8.0})  # all is sent a second before its time
+    monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 5.0})  # all is sent a second before its time
     monkeypatch.setattr(timers, "SLOTS_LEAD_S", 2.0)
     monkeypatch.setattr(timers, "SLOTS", 2)
     measured = timers.full_slot(*target)
