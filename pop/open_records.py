@@ -65,7 +65,7 @@ class OpenRecords:
         self._is_free = is_free
 
     def points(self, chosen: Mapping[Key, Window]) -> CheckPoints:
-        """What `write` makes for these windows. Raises HandOverError."""
+        """The check points that `write` makes for these windows. Raises HandOverError."""
         config = self._config()
         targets = targets_of(self._plane, config)
         if targets is None:

@@ -112,5 +112,5 @@ class LongPollLoad:
             try:
                 await popper.ack(one.receipt)
             except (RingmqError, OSError):
-                continue  # nothing depends on it
+                continue  # the message comes again, which judges nothing here
         return True

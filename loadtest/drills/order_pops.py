@@ -32,9 +32,9 @@ class _Batch:
     is_sure: bool
     due_ms: dict[int, int]
     asked: dict[int, int] = field(default_factory=dict)
-    """When an acknowledgement has left: it is done or not."""
+    """The event of an acknowledgement that has left: the message is done or not."""
     done: dict[int, int] = field(default_factory=dict)
-    """When an acknowledgement in time was answered."""
+    """The event of the answer to an acknowledgement in time."""
 
     def holds_at(self, event: int, now_ms: int) -> bool:
         """True if an open message blocks the queue."""

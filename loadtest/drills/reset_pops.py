@@ -26,7 +26,7 @@ NEVER = 1 << 62
 
 
 class Place(NamedTuple):
-    """Where a message was sent to."""
+    """A queue that a message was sent to, and its offset there."""
 
     queue_id: int
     offset: int

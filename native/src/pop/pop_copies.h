@@ -63,7 +63,7 @@ struct rmq_pop_copy_case {
 struct rmq_pop_copies {
     struct rmq_pop_windows *windows;
     struct rmq_plane *plane;
-    struct rmq_pop_log_acks *log_acks; /* which has requests of its own at the port; NULL: there are none */
+    struct rmq_pop_log_acks *log_acks; /* has requests of its own at the port. NULL: records have none */
     uint32_t port;
     uint32_t unused_count, ready_count, taken_count, copied_count, left_count, cases_count;
     struct rmq_pop_copy *rows;

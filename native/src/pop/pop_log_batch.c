@@ -10,7 +10,7 @@
 /* A record of the batch. */
 struct planned {
     uint64_t act;                /* number of the first act that needs it */
-    uint32_t entry;              /* whose messages an acknowledgement ends; RMQ_NONE: those of the act's check point */
+    uint32_t entry;              /* an acknowledgement ends its messages. RMQ_NONE: the check point of the act has them */
     uint32_t is_point;
     uint64_t bits;
 };
