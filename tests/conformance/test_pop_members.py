@@ -13,7 +13,7 @@ Seen = dict[str, Any]
 
 
 @judged(
-    case("popShift", "PopShift", seconds=60, queues=4, share="-1", count=400, invisibleMillis=5000, pauseMillis=5,
+    case("popShift", "PopShift", seconds=30, queues=4, share="-1", count=400, invisibleMillis=5000, pauseMillis=5,
          waitSeconds=90, lookSeconds=LOOK_S)
 )  # fmt: skip
 def test_members_join_leave_and_die_while_others_pull(kind: str, seen: Seen) -> None:

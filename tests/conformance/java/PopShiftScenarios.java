@@ -42,7 +42,7 @@ final class PopShiftScenarios {
     private static final class Member {
         final DefaultMQPushConsumer consumer;
         private volatile boolean isDying;
-        private volatile boolean isHolding;
+        volatile String held;
         private volatile boolean isDead;
 
         Member(Clients clients, JSONObject args, String name, Calls calls) throws Exception {
@@ -60,7 +60,7 @@ final class PopShiftScenarios {
                     calls.add(message, isPopped ? name : "pulled by " + name);
                 }
                 while (isDying && !isDead) {
-                    isHolding = true;
+                    held = new String(messages.get(0).getBody());
                     Thread.yield();
                 }
                 return isDead ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -76,7 +76,7 @@ final class PopShiftScenarios {
         /** Drops the connections while the listener has a message. False if it got none in `seconds`. */
         boolean die(double seconds) throws InterruptedException {
             isDying = true;
-            boolean holds = Clients.await(seconds, () -> isHolding);
+            boolean holds = Clients.await(seconds, () -> held != null);
             consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getMQClientAPIImpl().shutdown();
             isDead = true;
             return holds;
@@ -152,8 +152,7 @@ final class PopShiftScenarios {
         while (System.nanoTime() < Math.min(until, lookUntil)) {
             pull.poll(100).forEach(message -> pulled.add(new String(message.getBody())));
             boolean isAll = calls.byBody.size() >= count && pulled.size() >= count && pushed.size() >= count
-                && calls.byBody.values().stream().allMatch(members -> members.contains("joined")
-                    || members.contains("leaving") || members.size() > 1);
+                && dying.held != null && calls.byBody.get(dying.held).size() > 1;
             if (isAll && lookUntil == Long.MAX_VALUE) {
                 lookUntil = PopWork.after(args.getDoubleValue("lookSeconds"));
             }
