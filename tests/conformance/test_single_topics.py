@@ -29,19 +29,28 @@ def topics_of(name_server: RawClient) -> set[str]:
     return set(json.loads(name_server.ask(ALL_TOPICS, {}).body)["topicList"])
 
 
+@pytest.fixture(scope="module")
+def stock_namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a stock name server that brokers use one after another."""
+    name_server = start_namesrv(home=tmp_path_factory.mktemp("namesrv"), properties={STRICT: True})
+    yield name_server.address
+    name_server.kill()
+
+
 @contextmanager
-def ringmq_under_stock(home: Path, single: bool) -> Iterator[tuple[str, str]]:
-    """(name server, broker) addresses."""
-    name_server = start_namesrv(home=home / "namesrv", properties={STRICT: True})
+def ringmq_under_stock(namesrv: str, home: Path, single: bool) -> Iterator[str]:
+    """The address of a broker. At the end its topics are gone from the name server."""
     port, store = free_broker_port(), home / "store"
     options = settings_args({"brokerName": BROKER_NAME, "brokerIP1": "127.0.0.1", SINGLE: single})
-    places = ["--store", str(store), "--port", str(port), "--namesrv", name_server.address]
+    places = ["--store", str(store), "--port", str(port), "--namesrv", namesrv]
     with ExitStack() as stack:
-        stack.callback(name_server.kill)
         stack.callback(remove_shared_memory, store)
         broker = RingmqProcess(home / "broker", "broker", *places, *options)
         stack.callback(broker.kill)
-        yield name_server.address, f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}"
+        broker.stop()
+        with RawClient(namesrv) as name_server:
+            wait_until(lambda: "TBW102" not in topics_of(name_server), "the broker's topics are gone")
 
 
 @contextmanager
@@ -60,9 +69,11 @@ def stock_under_ringmq(home: Path, single: bool) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("single", [True, False])
-def test_a_stock_name_server_keeps_all_topics_of_ringmq_while_topics_are_made(tmp_path: Path, single: bool) -> None:
-    with ringmq_under_stock(tmp_path, single) as (namesrv, address):
-        name_server, broker = RawClient(namesrv), RawClient(address)
+def test_a_stock_name_server_keeps_all_topics_of_ringmq_while_topics_are_made(
+    stock_namesrv: str, tmp_path: Path, single: bool
+) -> None:
+    with ringmq_under_stock(stock_namesrv, tmp_path, single) as address, RawClient(address) as broker:
+        name_server = RawClient(stock_namesrv)
         known = topics_of(name_server)
         assert {"TBW102", BROKER_NAME} <= known
         for topic in MADE:
