@@ -17,16 +17,16 @@ SETUPS: dict[str, dict[str, Any]] = {
     "default": {"mappedFileSizeCommitLog": 64 << 20},
     "sync": {"mappedFileSizeCommitLog": 64 << 20, "flushDiskType": "SYNC_FLUSH", "ringmqReaders": 2},
 }
-# What both do only when told, and waits that tests need not sit out: checks of transactions.
+# What both do only when told, and waits that tests need not sit out: delay levels but the last, checks of transactions.
 BOTH: dict[str, Any] = {
     "recallMessageEnable": True,
     "enablePropertyFilter": True,
+    "messageDelayLevel": "1s 2s " + "1s " * 15 + "2h",
     "transactionTimeOut": 1000,
     "transactionCheckInterval": 1000,
 }
 STOCK_SETTINGS: dict[str, Any] = {
     "traceTopicEnable": True,
-    "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
     "timerFlushIntervalMs": 600_000,
 }
 """A stock broker compares the 37 MB of its timer wheel with the file at each flush, by default each second: it takes a

@@ -66,7 +66,7 @@ async def test_a_delayed_message_is_recalled(server: servers.Server, topic: str)
     async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
         await producer.send(Message(topic, b"first"))
         kept, gone = [
-            await producer.send(compose_message(topic, body, delay_ms=8000)) for body in (b"kept", b"recalled")
+            await producer.send(compose_message(topic, body, delay_ms=4000)) for body in (b"kept", b"recalled")
         ]
         assert kept.recall_handle
         assert gone.recall_handle

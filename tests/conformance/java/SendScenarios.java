@@ -185,7 +185,7 @@ final class SendScenarios {
         producer.setRetryTimesWhenSendFailed(0);
         Map<String, Object> seen = new LinkedHashMap<>();
         Message delayed = message(topic, null, null, "delayed");
-        delayed.setDelayTimeLevel(3);
+        delayed.setDelayTimeLevel(18);
         seen.put("delay", outcome(() -> producer.send(delayed)));
         Message timed = message(topic, null, null, "timed");
         timed.setDelayTimeMs(60_000);
