@@ -24,19 +24,23 @@ transport = transports(AwaitedProducer, AwaitedConsumer)
 
 async def test_a_consumer_started_with_the_first_send_misses_nothing() -> None:
     """Whatever the order in which the topic, its route and the first messages come into being."""
-    for delay in range(12):
+
+    async def send(producer: Producer, steps: int) -> None:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await producer.send_all(compose_message("New", b"%d" % i) for i in range(20))
+
+    async def start_both(delay: int) -> None:
         async with FakeCluster() as cluster, Producer(cluster.namesrv) as producer:
-
-            async def send(producer: Producer, steps: int) -> None:
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                await producer.send_all(compose_message("New", b"%d" % i) for i in range(20))
-
             sending = asyncio.create_task(send(producer, delay))
             async with Consumer("New", cluster.namesrv, f"g{delay}", consume_from=ConsumeFrom.FIRST) as consumer:
                 found = {m.body for m in await take(consumer, 20)}
             await sending
             assert found == {b"%d" % i for i in range(20)}
+
+    async with asyncio.TaskGroup() as tasks:
+        for delay in range(12):
+            tasks.create_task(start_both(delay))
 
 
 async def test_stock_s_trap_an_empty_queue_that_fills_between_two_questions() -> None:
