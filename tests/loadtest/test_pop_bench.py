@@ -30,6 +30,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, 
         running.close()
 
 
+@pytest.fixture(autouse=True)
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run of a row is as small as the others."""
+    monkeypatch.setattr(pops, "FIRST_MESSAGES", 5000)
+    monkeypatch.setattr(pops, "FIRST_S", 0.3)
+
+
 @pytest.mark.parametrize("options", [{"count": 32}, {"count": 32, "single_acks": True}, {"count": 1}])
 def test_pops_and_their_acknowledgements(target: tuple[Context, RingmqTarget], options: dict[str, object]) -> None:
     measured = pops.pop_row("smoke", connections=2, depth=2, **options)(*target)
@@ -62,7 +69,8 @@ def test_a_message_to_many_pops(target: tuple[Context, RingmqTarget], waiting: d
     assert measured.raw["whole_us"]["count"] >= 4
 
 
-def test_pops_beside_others_that_wait(target: tuple[Context, RingmqTarget]) -> None:
+def test_pops_beside_others_that_wait(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_pops, "OTHERS", {"topics": 10, "connections": 10, "depth": 10})
     measured = waiting_pops.beside_row(*target)
     assert measured.ok, measured.note
     assert {f"{kind}_ratio" for kind in waiting_pops.KINDS} <= set(measured.values)

@@ -7,7 +7,7 @@ import pytest
 from desk_stage import ROLE, Stage
 from poll_simulation import BrokenPromiseError, World, run
 
-SEEDS, SEEDS_A_TEST, BUG_SEEDS = 12, 4, 20
+SEEDS, SEEDS_A_TEST, BUG_SEEDS = 8, 4, 20
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))

@@ -245,7 +245,7 @@ def test_control_that_dies_with_a_reset_leaves_all_queues_alike(tmp_path: Path) 
         def is_settled() -> bool:
             return not is_taken() and offsets_of(broker.address, "T") == [EACH] * QUEUES
 
-        for _ in range(6):
+        for _ in range(3):
             control = broker.worker_pids()["control"]
             answers: list[RemotingCommand | None] = []
 
