@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ringmq.loadtest.load.program import fork_programs
-from tests.suite.groups import group_of
+from tests.suite.groups import group_of, uses_stock
 
 if TYPE_CHECKING:
     from tests.server_pool import ServerPool
@@ -77,14 +77,17 @@ def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """After a group that shares servers no test needs them: later tests measure time and memory."""
+    """After a group that shares servers no test needs them: later tests measure time and memory. The stock broker is
+    closed behind the files that use it."""
     root = item.config.rootpath
     try:
         yield
     finally:
-        ends = nextitem is None or group_of(nextitem.path, root) != group_of(item.path, root)
-        if ends and POOL in item.session.stash:
-            item.session.stash[POOL].close()
+        if POOL in item.session.stash:
+            if nextitem is None or group_of(nextitem.path, root) != group_of(item.path, root):
+                item.session.stash[POOL].close()
+            elif uses_stock(item.path, root) and not uses_stock(nextitem.path, root):
+                item.session.stash[POOL].close_kind("stock")
 
 
 def logs_written(folder: Path, since_s: float) -> list[Path]:

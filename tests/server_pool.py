@@ -77,6 +77,11 @@ class ServerPool:
             self.stages.append((f"start the {name} client", time.monotonic() - since))
         return self._clients[name]
 
+    def close_kind(self, kind: str) -> None:
+        """Close the shared servers of a kind; asked again, new ones are started."""
+        for key in [key for key in self._running if key[0] == kind]:
+            self._running.pop(key).close()
+
     def close(self) -> None:
         """Close every shared server and client; asked again, new ones are started."""
         while self._clients:

@@ -18,6 +18,15 @@ SPARK_FILES = frozenset(
     f"spark_bridge/test_{name}.py" for name in ("jvm_made_stores", "jvm_source", "sink", "spark", "stream")
 )
 """A worker starts a session, with its virtual machine, for all of them."""
+STOCK_USERS = frozenset(
+    [
+        *(f"client/test_{name}.py" for name in ("consumer_servers", "examples", "producer_servers", "real_servers")),
+        *("client/test_stock_features.py", "conformance/test_assignments.py"),
+        *("conformance/test_sdk_beside_stock.py", "conformance/test_sdk_consumer.py"),
+    ]
+)
+"""Files of the first group that use the shared stock broker. They run first, and it is closed behind them: at rest it
+takes a tenth of a CPU."""
 LONGEST_FIRST = (
     SHARING_GROUP,
     PAIRS_GROUP,
@@ -51,3 +60,9 @@ def group_of(path: Path, root: Path) -> str:
     if relative.parts[0] not in SHARING_FOLDERS:
         return relative.as_posix()
     return PAIRS_GROUP if relative.as_posix() in PAIRS else SHARING_GROUP
+
+
+def uses_stock(path: Path, root: Path) -> bool:
+    """True for a file below the folder `tests` of `root` that uses the shared stock broker."""
+    tests = root / "tests"
+    return tests in path.parents and path.relative_to(tests).as_posix() in STOCK_USERS

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.suite.groups import LONGEST_FIRST, group_of
+from tests.suite.groups import LONGEST_FIRST, group_of, uses_stock
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A group that takes long begins early."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(group_of(item.path, config.rootpath), len(ranks)))
+    """A group that takes long begins early, and files that share a stock broker follow each other."""
+    ranks, root = {name: rank for rank, name in enumerate(LONGEST_FIRST)}, config.rootpath
+    items.sort(key=lambda item: (ranks.get(group_of(item.path, root), len(ranks)), not uses_stock(item.path, root)))
 
 
 @pytest.hookimpl(optionalhook=True)

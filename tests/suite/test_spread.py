@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.groups import LONGEST_FIRST, PAIRS, PAIRS_GROUP, SHARING_GROUP, SPARK_FILES, SPARK_GROUP, group_of
+from tests.suite.groups import (
+    LONGEST_FIRST, PAIRS, PAIRS_GROUP, SHARING_GROUP, SPARK_FILES, SPARK_GROUP, STOCK_USERS, group_of,
+)  # fmt: skip
 from tests.suite.inner import Inner
 
 TEST = """
@@ -34,7 +36,17 @@ def test_files_that_share_servers_are_one_group(tmp_path: Path) -> None:
     assert names == {SHARING_GROUP}
     assert group_of(tmp_path / "tests" / "ha" / "test_x.py", tmp_path) == str(Path("ha", "test_x.py"))
     assert {group_of(tmp_path / "tests" / name, tmp_path) for name in PAIRS} == {PAIRS_GROUP}
-    assert all((Path(__file__).parents[1] / name).is_file() for name in PAIRS)
+    assert all((Path(__file__).parents[1] / name).is_file() for name in PAIRS | STOCK_USERS)
+    assert {group_of(tmp_path / "tests" / name, tmp_path) for name in STOCK_USERS} == {SHARING_GROUP}
+
+
+def test_files_that_use_the_stock_broker_follow_each_other(inner: Inner) -> None:
+    names = ("client/test_a", "client/test_examples", "conformance/test_assignments", "native/test_c")
+    for name in reversed(names):
+        inner.write(name, "def test_it(): pass\n")
+    listed = [line.partition("::")[0] for line in inner.pytest("--collect-only", "-q").stdout.splitlines()]
+    wanted = ["client/test_examples", "conformance/test_assignments", "client/test_a", "native/test_c"]
+    assert [line for line in listed if line.endswith(".py")] == [f"tests/{name}.py" for name in wanted]
 
 
 def test_files_that_use_the_spark_session_are_one_group(tmp_path: Path) -> None:

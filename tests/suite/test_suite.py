@@ -87,17 +87,27 @@ def test_what_holds_alone_is_listed_and_the_run_holds(inner: Inner) -> None:
 def test_what_fails_twice_has_a_cause(inner: Inner) -> None:
     inner.write("test_a", WAVERS)
     inner.write("test_b", TWICE)
+    inner.write("test_c", RANDOM)
     done = inner.suite("--seed", "7")
     assert done.returncode == 1
     last = done.stdout.splitlines()[-200:]
     assert "failed twice: tests/test_b.py::test_twice (call): AssertionError: a cause" in last
     assert "wavering: tests/test_a.py::test_wavers (call): AssertionError: chance" in last
-    assert last[-1] == "suite: 1 passed, 1 failed, 0 skipped"
-    whole = inner.verdict()
+    assert last[-1] == "suite: 1 passed, 2 failed, 0 skipped"
+    whole, number = inner.verdict(), drawn(inner)
     assert "seed 7, worker gw0" in whole
     assert "load average" in whole
     assert whole.count("this time 7") >= 2, "the outputs of both attempts"
     assert "-- second attempt, alone: passed" in whole
+    inner.suite("--seed", "2", "--", "-k", "draws")
+    assert drawn(inner) != number
+
+
+def drawn(inner: Inner) -> str:
+    """What the test RANDOM has drawn in both attempts of the last run."""
+    found = {line.partition("drawn ")[2][:10] for line in inner.verdict().splitlines() if "Error: drawn" in line}
+    assert len(found) == 1, "a second attempt repeats the first"
+    return found.pop()
 
 
 def test_what_a_file_leaves_and_what_cannot_be_read_breaks_the_run(inner: Inner) -> None:
@@ -127,17 +137,6 @@ def test_strict_ends_at_the_first_failure(inner: Inner) -> None:
     assert "not run: 1 tests, the first is tests/test_b.py::test_good" in done.stdout
     assert "failed tests alone" not in done.stdout
     assert done.stdout.splitlines()[-1] == "suite: 0 passed, 1 failed, 0 skipped"
-
-
-def test_both_attempts_draw_the_same(inner: Inner) -> None:
-    inner.write("test_a", RANDOM)
-    drawn = []
-    for seed in ("1", "2"):
-        inner.suite("--seed", seed)
-        found = {line.partition("drawn ")[2][:10] for line in inner.verdict().splitlines() if "Error: drawn" in line}
-        assert len(found) == 1, "a second attempt repeats the first"
-        drawn += found
-    assert drawn[0] != drawn[1]
 
 
 def test_arguments_of_pytest_are_passed_on_and_records_name_each_test(inner: Inner) -> None:
