@@ -12,6 +12,9 @@ POLL_S, POLL_MAX_S = 0.005, 0.02
 """Between looks: what comes soon is seen soon, and a look that asks a broker takes little of a CPU in a long wait."""
 POLL_SHARE = 0.02
 """Of the time that has been waited, up to the longest pause."""
+LOOK_SHARE, LOOK_PAUSE_MAX_S = 2, 0.2
+"""A look that takes long (all messages of a broker, a page of metrics) is followed by a pause of so many times its
+length, up to the longest. Such looks would take the processor time for which the test waits."""
 TIMEOUT_S = 60.0
 """Far beyond what a busy machine needs: a test that holds never waits so long."""
 
@@ -20,17 +23,18 @@ def wait_until(
     condition: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, *, state: Callable[[], object] = str
 ) -> T:
     """Return the first true value of `condition()`; AssertionError naming `what` and `state()` after `timeout_s`."""
-    began = time.monotonic()
+    began = looked = time.monotonic()
     while not (value := condition()):
-        waited_s = time.monotonic() - began
-        assert waited_s < timeout_s, f"not within {timeout_s:g} s: {what} {state()}"
-        time.sleep(pause_s(waited_s))  # poll
+        now = time.monotonic()
+        assert now - began < timeout_s, f"not within {timeout_s:g} s: {what} {state()}"
+        time.sleep(pause_s(now - began, now - looked))  # poll
+        looked = time.monotonic()
     return value
 
 
-def pause_s(waited_s: float) -> float:
-    """The pause before the next look."""
-    return min(max(POLL_S, waited_s * POLL_SHARE), POLL_MAX_S)
+def pause_s(waited_s: float, look_s: float) -> float:
+    """The pause before the next look, if the last one took so long."""
+    return max(min(max(POLL_S, waited_s * POLL_SHARE), POLL_MAX_S), min(LOOK_SHARE * look_s, LOOK_PAUSE_MAX_S))
 
 
 async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s: float = TIMEOUT_S) -> T:
@@ -42,11 +46,13 @@ async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s:
     try:
         async with asyncio.timeout(timeout_s) as limit:
             while True:
+                looked = time.monotonic()
                 found = condition()
                 value: T = await found if inspect.isawaitable(found) else found  # type: ignore[assignment]
                 if value:
                     return value
-                await asyncio.sleep(pause_s(time.monotonic() - began))  # poll
+                now = time.monotonic()
+                await asyncio.sleep(pause_s(now - began, now - looked))  # poll
     except TimeoutError:
         if not limit.expired():
             raise
