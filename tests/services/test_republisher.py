@@ -22,6 +22,8 @@ from tests.waiting import wait_until
 
 EDITS = (PairEdit(EditKind.REMOVE, b"DELAY"), PairEdit(EditKind.ADD, b"TIMES", 1))
 BATCHES = 60
+RECORDS = 1500
+"""More than the ring of requests has slots."""
 SLICE_NS = 1_000_000
 
 
@@ -81,7 +83,8 @@ class Bench:
 
     def published(self) -> list[Any]:
         """Records of the target."""
-        return [parsed(data) for _, data, _ in self.kit.records() if parsed(data).topic == "Target"]
+        records = (parsed(data) for _, data, _ in self.kit.records())
+        return [record for record in records if record.topic == "Target"]
 
     def bodies(self) -> list[bytes]:
         """Of the published records."""
@@ -90,16 +93,16 @@ class Bench:
 
 @pytest.mark.parametrize("arena_bytes", [7_001, 40_000, ARENA_BYTES])
 def test_each_record_once_and_in_order(tmp_path: Path, arena_bytes: int) -> None:
-    bench = Bench(tmp_path / "store", 3000, arena_bytes)
+    bench = Bench(tmp_path / "store", RECORDS, arena_bytes)
     bench.finish()
     published = bench.published()
     assert [record.body for record in published] == bench.kept
     assert {(record.queue_id, record.properties_raw) for record in published} == {(1, b"KEYS\x01k\x02TIMES\x0142\x02")}
-    assert [record.queue_offset for record in published] == list(range(3000))
+    assert [record.queue_offset for record in published] == list(range(RECORDS))
     marks = [record.prepared_transaction_offset for record in published]
-    assert marks == [mark_of(ROLE, 0, offset) for offset in range(3000)]
-    assert [bench.word(word) for word in (SUBMITTED, SKIPPED, REFUSED, INHERITED)] == [3000, 0, 0, 0]
-    assert (bench.republisher.progress(), bench.step(), bench.said) == (3000, 0, [])
+    assert marks == [mark_of(ROLE, 0, offset) for offset in range(RECORDS)]
+    assert [bench.word(word) for word in (SUBMITTED, SKIPPED, REFUSED, INHERITED)] == [RECORDS, 0, 0, 0]
+    assert (bench.republisher.progress(), bench.step(), bench.said) == (RECORDS, 0, [])
     bench.republisher.close()
 
 
@@ -136,7 +139,7 @@ def test_a_copy_that_the_arena_cannot_take_is_an_error(tmp_path: Path) -> None:
 
 
 def test_it_waits_out_a_refusal_and_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, now = Bench(tmp_path / "store", 3000), [0]
+    bench, now = Bench(tmp_path / "store", RECORDS), [0]
     monkeypatch.setattr("ringmq.services.republisher.monotonic_ms", lambda: now[0])
     tries = 0
     with bench.kit.writer() as write:
