@@ -1,6 +1,7 @@
 """The tests that `make test` runs on epoll, too: sockets, parked and old pulls, syncs, crash points, replication.
 
-All tests run on it by `make test-epoll`.
+All tests run on it by `make test-epoll`. There the drill of crash points hits those of processes with an engine, and a
+sample of the others; io_uring has all of them.
 """
 
 PART = (
