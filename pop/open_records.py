@@ -27,6 +27,7 @@ from ringmq.pop.window_names import Key, Window, WindowNames
 from ringmq.remoting import names
 from ringmq.services.kit.clocks import wall_ms
 from ringmq.services.log_view import LogView
+from ringmq.store.record_numbers import LONG_MAX
 
 LOOK = 65_536
 """Entries of one turn, some 1 ms."""
@@ -65,7 +66,7 @@ class OpenRecords:
         self._is_free = is_free
 
     def points(self, chosen: Mapping[Key, Window]) -> CheckPoints:
-        """The check points that `write` makes for these windows. Raises HandOverError."""
+        """The check points of these windows, of which none is made yet. Raises HandOverError."""
         config = self._config()
         targets = targets_of(self._plane, config)
         if targets is None:
@@ -134,6 +135,8 @@ class OpenRecords:
     ) -> Generator[bool, None, tuple[Ends, int]]:
         while True:
             yield from self._have_port()
+            for window in filter(self._is_there, chosen.values()):  # pops would give them other receipts
+                lib.rmq_pop_leave_returned(self._windows, window.place, LONG_MAX)
             ends, moment_ms = self._next_offsets(chosen), now_ms()
             points.begin_pass(_by_place(ends))
             requests, count = points.fill()
