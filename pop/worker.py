@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.asks import Asker, Inbox
@@ -48,6 +49,23 @@ REST_AFTER_MS = 30_000
 """Time without open messages after which the worker ends. Its next start takes some 0.1 s."""
 
 
+def _open_windows(memory: PopMemory) -> Any:
+    damaged = ffi.new("uint64_t *")
+    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
+    if windows == ffi.NULL:
+        raise MemoryError("no memory to read the windows of POP")
+    if damaged[0]:
+        log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
+    return windows
+
+
+def _open_orders(memory: PopMemory, plane: Plane, windows: Any, desk: Desk) -> OrderFile:
+    orders = OrderFile(memory.root, plane, windows, desk.windows, log.warning)
+    if memory.origin != "kept" or memory.is_of_start:
+        orders.take_over(wall_ms(), monotonic_ms())
+    return orders
+
+
 def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopService:
     """The service with all its parts. Raises PopMemoryError."""
     root = Path(config().store_path_root_dir)
@@ -56,12 +74,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         return LogView(plane, MessageStore(store_config(config())))
 
     memory = PopMemory.open(root, plane, entries_max=config().pop_open_max, windows_max=config().offsets_max)
-    damaged = ffi.new("uint64_t *")
-    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
-    if windows == ffi.NULL:
-        raise MemoryError("no memory to read the windows of POP")
-    if damaged[0]:
-        log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
+    windows = _open_windows(memory)
     names = Names(memory.folder)
     port = Port(plane, plane.port_of(spec.role))
     plane.map_arena(port.number)
@@ -94,10 +107,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         changes=open_changes(memory.folder, int(memory.layout.bytes) // image_file.PAGE),
     )  # fmt: skip
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
-
-    orders = OrderFile(root, plane, windows, desk.windows, log.warning)
-    if memory.origin != "kept" or memory.is_of_start:
-        orders.take_over(wall_ms(), monotonic_ms())
+    orders = _open_orders(memory, plane, windows, desk)
 
     def close_memory(is_saved: bool) -> None:
         log_acks.close()
