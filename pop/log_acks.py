@@ -80,8 +80,8 @@ class LogAcks:
             self.native.until_ms = max(due_ms, self._notice.now.until_ms)
 
     def hold(self, is_held: bool) -> bool:
-        """Whether other records need the port: then nothing more goes to write. True if it may go on, and something
-        waits."""
+        """Other records need the port, and nothing more goes to write, or they need it no longer. True if something
+        waits that may go on."""
         goes_on = bool(self.native.is_held) and not is_held
         self.native.is_held = is_held
         return goes_on and not self.is_idle

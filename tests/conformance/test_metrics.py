@@ -81,7 +81,7 @@ class Scraped:
         """Until the page is as `condition` says. Pages cost a broker much, so they are asked for seldom."""
 
         def is_shown() -> bool:
-            time.sleep(0.1)  # poll
+            time.sleep(0.1)  # span: a page costs a broker milliseconds
             return condition(self.text())
 
         wait_until(is_shown, what, state=lambda: self.text())

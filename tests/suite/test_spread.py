@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.suite.groups import (
-    LONGEST_FIRST, PAIRS, PAIRS_GROUP, SHARING_GROUP, SPARK_FILES, SPARK_GROUP, STOCK_USERS, group_of,
+    LONGEST_FIRST,
+    PAIRS,
+    PAIRS_GROUP,
+    SHARING_GROUP,
+    SPARK_FILES,
+    SPARK_GROUP,
+    STOCK_USERS,
+    group_of,
 )  # fmt: skip
 from tests.suite.inner import Inner
 

@@ -48,7 +48,7 @@ struct rmq_pop_log_acks {
     uint32_t lacks_room;             /* an answer waits for room in its ring, which rings no bell */
     uint64_t records, refused;       /* all of them; refused ones have the last cause here */
     uint32_t refused_cause;
-    uint32_t names_group, names_slot; /* whose names are behind the texts */
+    uint32_t names_group, names_slot; /* their names are behind the texts */
     struct rmq_pop_log_text names[2];
 };
 
@@ -76,7 +76,7 @@ struct rmq_pop_log_act {
     uint32_t kind;                   /* RMQ_POP_LOG_ACK .. */
     uint32_t window;                 /* id */
     uint32_t group_id, queue_slot;
-    uint32_t answer;                 /* RMQ_NONE: nobody waits */
+    uint32_t answer;                 /* RMQ_NONE: no request waits */
     uint32_t is_written;             /* a change whose check point has gone to write */
     uint32_t refused;                /* write has not stored a record of it */
     int64_t start_offset, pop_time_ms, offset;
