@@ -123,11 +123,11 @@ class CheckPoints:
         """Check points so far."""
         return int(self.native.records)
 
-    def fill(self, look: int = ALL) -> tuple[Any, int]:
-        """Make the next batch: (requests, number). `look`: entries to look at, at most. Raises HandOverError: a check
-        point does not fit."""
+    def fill(self, look: int = ALL, records: int = BATCH) -> tuple[Any, int]:
+        """Make the next batch: (requests, number). `look`: entries to look at, at most. `records`: the most requests,
+        up to BATCH. Raises HandOverError: a check point does not fit."""
         self._take_half()
-        made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(BATCH, self._port.room), look))
+        made = int(lib.rmq_pop_points_fill(self.native, self._requests, min(records, self._port.room), look))
         if self.native.does_not_fit:
             text = "the check points of one pop do not fit into the arena, or it has more than"
             raise HandOverError(f"{text} {lib.RMQ_POP_ENTRY_MESSAGES} entries with open messages")

@@ -31,7 +31,9 @@ from ringmq.store.record_numbers import LONG_MAX
 
 LOOK = 65_536
 """Entries of one turn, some 1 ms."""
-FEW = 1024
+RECORDS = 1024
+"""Records of one turn, some 1 ms: consumers wait for its end."""
+FEW = RECORDS
 """Records of a pass behind which the last one follows, in one turn."""
 
 Steps = Generator[bool, None, None]
@@ -126,7 +128,7 @@ class OpenRecords:
                 for window in chosen.values():
                     if not self._is_there(window):
                         points.leave_out(window.place)
-                requests, count = points.fill(LOOK)
+                requests, count = points.fill(LOOK, RECORDS)
                 made += count
                 yield from self._store(points, requests, count)
 

@@ -41,7 +41,7 @@ class Points:
     def leave_out(self, place: int) -> None:
         self.left_out.append(place)
 
-    def fill(self, look: int = 0) -> tuple[str, int]:
+    def fill(self, look: int = 0, records: int = 0) -> tuple[str, int]:
         count = self._worker.found.pop(0) if self._worker.found else 0
         self.is_over = True
         self.messages += count
