@@ -111,8 +111,9 @@ class PullSwitch:
 
     def finish(self) -> bool:
         """A turn of the stop: what is under way ends. True once the port is free."""
-        if self._steps is not None:
+        if self._leave is not None and self._steps is not None:
             self._steps.close()
+            self._fail(self._leave, "the worker stops")
             self._leave = self._steps = None
         return self._records.finish()
 

@@ -203,6 +203,7 @@ def test_copies_and_records_do_not_share_the_port(worker: Switching) -> None:
     worker.run(50)
     assert worker.records.has_port and worker.said == []
     assert not worker.switch.finish(), "a stop waits for the answers"
+    assert worker.said == ["the worker stops"] and read_notice(worker.root).until_ms == DUE_MS
     worker.answers = True
     assert worker.switch.finish() and not worker.records.has_port
 
