@@ -9,11 +9,13 @@ from ringmq.services.arenas import copies_bytes
 
 LOG_ACKS_BYTES: int = lib.RMQ_POP_LOG_ARENA_BYTES
 """The first bytes of the arena: records of acknowledgements."""
+COPY_ACKS_BYTES: int = lib.RMQ_POP_COPY_BATCH * lib.RMQ_POP_LOG_RECORD_BYTES
+"""Of the ring for copies: records of acknowledgements beside one batch."""
 
 
 def arena_bytes(config: Any) -> int:
     """Size of the records of acknowledgements, and of the ring for copies of messages that come again."""
-    return LOG_ACKS_BYTES + copies_bytes(config)
+    return LOG_ACKS_BYTES + COPY_ACKS_BYTES + copies_bytes(config)
 
 
 def memory_bytes(config: Any) -> int:

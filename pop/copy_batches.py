@@ -32,13 +32,14 @@ TEXTS_BYTES = 65_536
 class CopyBatches:
     """One batch: `begin`, a decision for each case, `submit`. Then `answers`, which yields what has no copy."""
 
-    def __init__(self, plane: Plane, port: Port, windows: Any, log_acks: LogAcks) -> None:
+    def __init__(self, plane: Plane, port: Port, windows: Any, index: Any, log_acks: LogAcks) -> None:
         self._port, self._log_acks = port, log_acks
         self._arena = ArenaRing(len(port.arena) - LOG_ACKS_BYTES, LOG_ACKS_BYTES)
         self._reader = QueueReader(plane.struct, LOG_FILES, LOG_FILES)
         self._plane = plane
         self._copies = ffi.new("struct rmq_record_copy[]", BATCH)
         self._requests = ffi.new("struct rmq_request[]", BATCH)
+        self._out, self._arena_at = ffi.new("struct rmq_request[]", 2 * BATCH), ffi.new("uint64_t *")
         self._texts = ffi.new("uint8_t[]", TEXTS_BYTES)
         self._texts_bytes = len(DEAD_TEXTS)
         ffi.memmove(self._texts, DEAD_TEXTS, len(DEAD_TEXTS))
@@ -57,7 +58,7 @@ class CopyBatches:
         for name, array in self._arrays.items():
             setattr(native, name, array)
         native.windows, native.plane, native.port, native.unused_count = windows, plane.struct, port.number, ROWS
-        native.log_acks = log_acks.native
+        native.log_acks, native.index = log_acks.native, index
         native.name_at, native.name_length = 0, len(FIRST_POP_TIME)
         self._batch = batch = ffi.new("struct rmq_copy_batch *")
         self._kept = batch.arena = ffi.from_buffer(port.arena, require_writable=True)
@@ -91,7 +92,7 @@ class CopyBatches:
         if not self.native.ready_count or not self._has_room:
             return 0
         self._texts_bytes = len(DEAD_TEXTS)
-        return int(lib.rmq_pop_copies_look(self.native, max(0, min(BATCH, self._port.room))))
+        return int(lib.rmq_pop_copies_look(self.native, max(0, min(BATCH, self._port.room // 2))))
 
     def copy(self, number: int, aim: Copy, origin_topic: str) -> None:
         """Have the messages of this case copied. `origin_topic`: for pairs of dead letters."""
@@ -125,13 +126,17 @@ class CopyBatches:
         native, batch = self.native, self._batch
         batch.texts_bytes = self._texts_bytes
         count = int(lib.rmq_pop_copies_fill(native, self._reader.native, self._copies))
-        done = copy_records(self._arena, batch, self._copies, count, self._requests)
-        place = int(self._plane.watermarks.append_offset)
-        made = int(lib.rmq_pop_copies_tokens(native, self._copies, self._requests, done, self._arena.following))
+        kept = native.acks_count * lib.RMQ_POP_LOG_RECORD_BYTES
+        done = copy_records(self._arena, batch, self._copies, count, self._requests, kept=kept)
+        place, at = int(self._plane.watermarks.append_offset), self._arena_at
+        at[0], batch_number = batch.arena_at, self._arena.following
+        made = int(
+            lib.rmq_pop_copies_tokens(native, self._copies, self._requests, done, batch_number, self._out, at)
+        )  # fmt: skip
         if made:
-            self._arena.take(int(batch.arena_at))
+            self._arena.take(int(at[0]))
             self._places.append(place)
-            submit_all(self._port, self._requests, made)
+            submit_all(self._port, self._out, made)
         self._has_room = done == count or self._arena.following == self._oldest
         return made
 

@@ -80,8 +80,8 @@ class LogAcks:
             self.native.until_ms = max(due_ms, self._notice.now.until_ms)
 
     def hold(self, is_held: bool) -> bool:
-        """Other records need the port, and nothing more goes to write, or they need it no longer. True if something
-        waits that may go on."""
+        """Send nothing more to write while other records need the port. True if acknowledgements may go on, and some
+        wait."""
         goes_on = bool(self.native.is_held) and not is_held
         self.native.is_held = is_held
         return goes_on and not self.is_idle

@@ -74,7 +74,7 @@ class Revival:
         self._names, self._targets, self._config, self._control = names, targets, config, control
         self._words, self._topics_made, self._log_acks = words, on_made, log_acks
         self._lines = LogLines(log_line)
-        self._batches = CopyBatches(plane, port, windows, log_acks)
+        self._batches = CopyBatches(plane, port, windows, names.index, log_acks)
         self._native = self._batches.native
         self._aims: list[Aim] = []
         self._asking: dict[PopAsk, list[int]] = {}

@@ -18,6 +18,7 @@ from tests.pop.pop_client import PopClient, Taken
 from tests.pop.test_hand_over import DAYS_MS, EXPORTS, LONG_MS, send
 from tests.services.late_start import ask_started
 from tests.staging import make_topic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 LOG_BYTES = 1 << 20
@@ -96,6 +97,32 @@ def test_acknowledgements_of_messages_in_the_log_are_there_when_they_are_answere
         for one in left:
             assert client.ack(one).code == 0
         broker.kill_all()
+    assert open_in_log(store) == {}
+
+
+def test_a_copy_of_a_message_in_the_log_ends_its_check_point(tmp_path: Path) -> None:
+    """Else another broker would give the copy and the message."""
+    store = tmp_path / "store"
+    with RunningBroker(store, EXPORTS) as broker:
+        make_topic(broker.address, "Orders", 1)
+        send(broker.address, "Orders", 40)
+        client = PopClient(broker.address, "billing", "Orders")
+        taken = client.pop_all(invisible_ms=8000)
+        client.close()
+        assert broker.stop() == 0
+    assert open_in_log(store) == by_receipt(taken)
+    with RunningBroker(store, SMALL) as broker:
+        client = PopClient(broker.address, "billing", "Orders")
+        found: list[Taken] = []
+
+        def has_all() -> bool:
+            found.extend(client.pop(invisible_ms=LONG_MS))
+            return len(found) >= 40
+
+        wait_until(has_all, "all messages come again")
+        broker.kill_all()
+    assert sorted(one.body for one in found) == sorted(one.body for one in taken)
+    assert {one.flag for one in found} == {1}
     assert open_in_log(store) == {}
 
 

@@ -63,7 +63,8 @@ def test_messages_without_room_stay_in_front_and_those_on_disk_go_behind() -> No
     rows.native.rows[3].left = lib.RMQ_POP_LEFT_GONE
     requests, copies = ffi.new("struct rmq_request[]", BATCH), ffi.new("struct rmq_record_copy[]", BATCH)
     requests[0].kind = lib.RMQ_APPEND_SINGLE
-    assert lib.rmq_pop_copies_tokens(rows.native, copies, requests, 1, 5) == 1
-    assert requests[0].token == 1 and rows.native.open[5] == 1 and rows.native.rows[1].batch == 5
+    out, arena_at = ffi.new("struct rmq_request[]", 2 * BATCH), ffi.new("uint64_t *", 7)
+    assert lib.rmq_pop_copies_tokens(rows.native, copies, requests, 1, 5, out, arena_at) == 1 and arena_at[0] == 7
+    assert out[0].token == 1 and rows.native.open[5] == 1 and rows.native.rows[1].batch == 5
     assert rows.ready == [2, 0]
     assert list(rows.native.left[0 : rows.native.left_count]) == [3]

@@ -6,8 +6,57 @@
 
 #include "codec/record.h"
 #include "log/loaded_pages.h"
+#include "pop/pop_entries.h"
+#include "pop/pop_index.h"
 
 #define DUE_ROOM 1024 /* messages of one call */
+
+/* --- check points in the log --------------------------------------------------------------------------------------- */
+
+/* The acknowledgement of a message that has a check point in the log. 1, or 0: it has none. */
+static int ack_of(const struct rmq_pop_copies *c, const struct rmq_pop_copy *row, struct rmq_pop_log_record *record)
+{
+    uint32_t entry = RMQ_NONE;
+    if (c->log_acks && c->log_acks->room.revive_queues)
+        entry = rmq_pop_flying_in_log(c->windows, row->due.window, row->due.queue_offset);
+    if (entry == RMQ_NONE)
+        return 0;
+    const struct rmq_pop_entry *e = &c->windows->entries[entry];
+    *record = (struct rmq_pop_log_record){
+        .offsets = &row->due.queue_offset, .count = 1, .is_ack = 1, .start = rmq_pop_start_of(e), .pop_time_ms = e->pop_time_ms,
+        .invisible_ms = e->invisible_ms, .revive_queue = e->revive_queue & ~(uint32_t)RMQ_POP_CHANGED,
+        .queue_id = c->windows->windows[rmq_pop_place_of(c->windows, e)].queue_id};
+    return 1;
+}
+
+/* The request of the acknowledgement. 1, or 0: the message has no check point in the log. */
+static int put_ack(const struct rmq_pop_copies *c, const struct rmq_pop_copy *row, struct rmq_request *request, uint64_t *arena_at)
+{
+    struct rmq_pop_log_record record;
+    uint32_t place = row->due.place;
+    if (!row->has_ack || !ack_of(c, row, &record))
+        return 0;
+    rmq_pop_log_names(c->log_acks, c->plane, rmq_pop_index_group(c->index, place), rmq_pop_index_queue(c->index, place));
+    record.group = c->log_acks->names[0];
+    record.topic = c->log_acks->names[1];
+    struct rmq_pop_log_room room = c->log_acks->room;
+    room.now_ms = rmq_wall_ms();
+    room.arena_at = *arena_at;
+    rmq_pop_log_record_put(&room, request, &record);
+    request->flags |= RMQ_APPEND_FLAG_NO_WAIT;
+    *arena_at = room.arena_at;
+    return 1;
+}
+
+/* A copy is stored whose message got its check point while the copy was with write. */
+static void end_point(const struct rmq_pop_copies *c, const struct rmq_pop_copy *row)
+{
+    struct rmq_pop_log_record record;
+    uint32_t place = row->due.place;
+    if (!row->has_ack && ack_of(c, row, &record))
+        rmq_pop_log_end(c->log_acks, row->due.window, rmq_pop_index_group(c->index, place),
+                        rmq_pop_index_queue(c->index, place), &record);
+}
 
 /* --- rows ---------------------------------------------------------------------------------------------------------- */
 
@@ -145,11 +194,12 @@ uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *
 {
     struct rmq_loaded loaded = {0};
     struct rmq_record_view view;
-    c->copied_count = 0;
+    struct rmq_pop_log_record record;
+    c->copied_count = c->acks_count = 0;
     for (uint32_t i = 0; i < c->taken_count; i++) {
         struct rmq_pop_copy *row = &c->rows[c->taken[i]];
         const struct rmq_pop_copy_case *decided = &c->cases[row->case_number];
-        row->left = row->is_later = 0;
+        row->left = row->is_later = row->has_ack = 0;
         row->source = (struct rmq_held_record){0};
         if (!decided->is_copied) {
             leave(row, RMQ_POP_LEFT_BY_CASE, 0);
@@ -163,6 +213,7 @@ uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *
             continue;
         }
         describe(c, row, &view, &copies[c->copied_count]);
+        c->acks_count += row->has_ack = (uint32_t)ack_of(c, row, &record);
         c->copied[c->copied_count++] = c->taken[i];
     }
     return c->copied_count;
@@ -176,8 +227,8 @@ static void postpone(struct rmq_pop_copies *c, const uint32_t *slots, uint32_t c
     c->ready_count += count;
 }
 
-uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, struct rmq_request *requests,
-                               uint32_t done, uint64_t batch)
+uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, const struct rmq_request *requests,
+                               uint32_t done, uint64_t batch, struct rmq_request *out, uint64_t *arena_at)
 {
     uint32_t first[RMQ_POP_COPY_BATCH], made = 0, copied = 0, waiting = 0;
     for (uint32_t i = 0; i < c->taken_count; i++) {
@@ -188,10 +239,14 @@ uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record
         if (is_copied && copied >= done) {
             first[waiting++] = slot;
         } else if (is_copied && requests[copied].kind) {
-            if (made != copied)
-                requests[made] = requests[copied];
-            requests[made++].token = slot;
+            out[made] = requests[copied];
+            out[made].token = slot;
             row->batch = batch;
+            if (put_ack(c, row, &out[made + 1], arena_at)) {
+                out[made++].flags |= RMQ_APPEND_FLAG_WITH_NEXT;
+                out[made].token = RMQ_POP_COPY_ACK_TOKEN | batch % RMQ_POP_COPIES_MAX;
+            }
+            made++;
         } else if (row->is_later) {
             rmq_pop_copies_ready(c, slot);
         } else {
@@ -217,10 +272,15 @@ uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c)
             rmq_pop_log_stored(c->log_acks, &done);
             continue;
         }
+        if (done.token & RMQ_POP_COPY_ACK_TOKEN) {
+            c->open[done.token & (RMQ_POP_COPIES_MAX - 1)]--;
+            continue;
+        }
         uint32_t slot = (uint32_t)done.token;
         struct rmq_pop_copy *row = &c->rows[slot];
         c->open[row->batch % RMQ_POP_COPIES_MAX]--;
         if (done.bytes) {
+            end_point(c, row);
             rmq_pop_copied(c->windows, row->due.window, row->due.queue_offset, done.commit_log_offset + done.bytes);
             c->stored++;
             c->dead += row->is_dead;

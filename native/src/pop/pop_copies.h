@@ -23,6 +23,7 @@
 #define RMQ_POP_CASES_MAX 64         /* windows of a batch: messages of further ones wait for the next */
 #define RMQ_POP_CASE_EDITS 4         /* of a dead letter */
 #define RMQ_POP_COPY_EDITS 512       /* one for each copy, then those of the cases */
+#define RMQ_POP_COPY_ACK_TOKEN 0x4000000000000000ull /* bit of the tokens of acknowledgements, with the place of the batch in `open` */
 #define RMQ_POP_TIMES_NEVER 0x7fffffff /* no message of the case becomes a dead letter */
 
 /* Reasons for which a message has no copy. */
@@ -42,6 +43,7 @@ struct rmq_pop_copy {
     int32_t detail;
     uint32_t is_dead;                /* its copy is a dead letter */
     uint32_t is_later;               /* it is tried with a later batch: on disk, or not mapped */
+    uint32_t has_ack;                /* its check point in the log is acknowledged by a record that is stored with the copy */
 };
 
 struct rmq_pop_copy_target {
@@ -63,9 +65,11 @@ struct rmq_pop_copy_case {
 struct rmq_pop_copies {
     struct rmq_pop_windows *windows;
     struct rmq_plane *plane;
-    struct rmq_pop_log_acks *log_acks; /* has requests of its own at the port. NULL: records have none */
+    struct rmq_pop_log_acks *log_acks; /* NULL: the port has no requests of acknowledgements */
     uint32_t port;
     uint32_t unused_count, ready_count, taken_count, copied_count, left_count, cases_count;
+    uint32_t acks_count;             /* of the batch: copies with an acknowledgement */
+    struct rmq_pop_index *index;
     struct rmq_pop_copy *rows;
     uint32_t *unused;
     uint32_t *ready;                 /* slots of messages that wait for a batch, the oldest first */
@@ -85,10 +89,11 @@ uint32_t rmq_pop_copies_due(struct rmq_pop_copies *c, int64_t mono_ms);
 uint32_t rmq_pop_copies_look(struct rmq_pop_copies *c, uint32_t room);
 /* Reads the sources of copied cases, and describes the copies. Returns their number. */
 uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *q, struct rmq_record_copy *copies);
-/* Closes the gaps among requests[0..done), which rmq_record_copies has made of `copies`, and gives them tokens (slots) and marks.
- * Messages that were not tried are ready again. Returns the number of requests. */
-uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, struct rmq_request *requests,
-                               uint32_t done, uint64_t batch);
+/* Puts what rmq_record_copies has made of `copies`, requests[0..done), into `out` without gaps, with tokens (slots). A message with
+ * a check point in the log has an acknowledgement behind its copy, in one chain: its bytes follow from *arena_at on. `out` has room
+ * for two of each. Messages that were not tried are ready again. Returns the number of requests in `out`. */
+uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, const struct rmq_request *requests,
+                               uint32_t done, uint64_t batch, struct rmq_request *out, uint64_t *arena_at);
 /* Takes the completions of the port. Windows learn of stored copies, and refused ones are added to `left`. Returns their number. */
 uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c);
 /* The message is ready again. */

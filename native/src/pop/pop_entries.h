@@ -87,6 +87,8 @@ uint32_t rmq_pop_receipt_next(const struct rmq_pop_windows *w, uint32_t at, uint
 void rmq_pop_note_pop(struct rmq_pop_windows *w, uint32_t place, int64_t pop_time_ms);
 uint32_t rmq_pop_window_check(const struct rmq_pop_window *window);
 uint32_t rmq_pop_entry_check(const struct rmq_pop_entry *entry);
+/* The entry of a message whose copy is under way, if the log has a check point of it; RMQ_NONE: it has none. */
+uint32_t rmq_pop_flying_in_log(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset);
 /* Makes sure that the next `count` entries can be made: REVIVED ones give way. 0 or -ENOSPC. */
 int rmq_pop_entries_ready(struct rmq_pop_windows *w, uint32_t count);
 /* Makes an entry of the messages `present` from `base` on, and publishes it. */

@@ -113,6 +113,18 @@ int rmq_pop_log_change(struct rmq_pop_desk *d, const struct rmq_pop_log_named *n
     return 1;
 }
 
+void rmq_pop_log_end(struct rmq_pop_log_acks *la, uint32_t window, uint32_t group_id, uint32_t queue_slot,
+                     const struct rmq_pop_log_record *record)
+{
+    if (!la->room.revive_queues || la->to - la->ended == RMQ_POP_LOG_ACTS_MAX)
+        return;
+    *rmq_pop_log_act_at(la, la->to++) = (struct rmq_pop_log_act){
+        .kind = RMQ_POP_LOG_END, .window = window, .group_id = group_id, .queue_slot = queue_slot, .answer = RMQ_NONE,
+        .start_offset = record->start, .offset = record->offsets[0],
+        .give = {.pop_time_ms = record->pop_time_ms, .invisible_ms = (uint32_t)record->invisible_ms,
+                 .revive_queue = (uint16_t)record->revive_queue}};
+}
+
 int rmq_pop_log_wait(struct rmq_pop_desk *d, int32_t code)
 {
     struct rmq_pop_log_acks *la = d->log_acks;
@@ -156,8 +168,9 @@ static void undo(struct rmq_pop_desk *d, const struct rmq_pop_log_act *change, u
         return;
     struct rmq_pop_log_act *act = rmq_pop_log_act_at(la, la->to++); /* the place of the change is free */
     *act = *change;
-    act->kind = RMQ_POP_LOG_UNDO;
+    act->kind = RMQ_POP_LOG_END;
     act->answer = RMQ_NONE;
+    act->start_offset = change->offset;
 }
 
 static void end_change(struct rmq_pop_desk *d, const struct rmq_pop_log_act *act, uint32_t place, const struct rmq_pop_log_answer *answer)
@@ -187,7 +200,7 @@ static void end_change(struct rmq_pop_desk *d, const struct rmq_pop_log_act *act
 static int end_act(struct rmq_pop_desk *d, const struct rmq_pop_log_act *act)
 {
     struct rmq_pop_log_acks *la = d->log_acks;
-    if (act->kind == RMQ_POP_LOG_UNDO)
+    if (act->kind == RMQ_POP_LOG_END)
         return 1;
     struct rmq_pop_log_answer *answer = &la->answers[act->answer];
     uint32_t place = rmq_pop_window_place(d->windows, act->window), number = act->answer;

@@ -48,7 +48,7 @@ struct rmq_pop_log_acks {
     uint32_t lacks_room;             /* an answer waits for room in its ring, which rings no bell */
     uint64_t records, refused;       /* all of them; refused ones have the last cause here */
     uint32_t refused_cause;
-    uint32_t names_group, names_slot; /* their names are behind the texts */
+    uint32_t names_group, names_slot; /* owners of `names`, which are behind the texts */
     struct rmq_pop_log_text names[2];
 };
 
@@ -76,7 +76,7 @@ struct rmq_pop_log_act {
     uint32_t kind;                   /* RMQ_POP_LOG_ACK .. */
     uint32_t window;                 /* id */
     uint32_t group_id, queue_slot;
-    uint32_t answer;                 /* RMQ_NONE: no request waits */
+    uint32_t answer;                 /* RMQ_NONE: no client waits */
     uint32_t is_written;             /* a change whose check point has gone to write */
     uint32_t refused;                /* write has not stored a record of it */
     int64_t start_offset, pop_time_ms, offset;
@@ -85,12 +85,16 @@ struct rmq_pop_log_act {
 };
 #define RMQ_POP_LOG_ACK 1
 #define RMQ_POP_LOG_CHANGE 2         /* a check point with the new time, then an acknowledgement of the old one, as one chain */
-#define RMQ_POP_LOG_UNDO 3           /* of a change without effect: its check point is acknowledged */
+#define RMQ_POP_LOG_END 3            /* an acknowledgement of a check point of which no entry has the message any more */
 
 /* 1: the messages wait for their record. 0: none of them has a check point in the log. -1: there is no room. */
 int rmq_pop_log_ack(struct rmq_pop_desk *d, const struct rmq_pop_log_named *named, int64_t offset, uint64_t bits);
 /* The same for a change of the invisible time of one message. */
 int rmq_pop_log_change(struct rmq_pop_desk *d, const struct rmq_pop_log_named *named, int64_t offset, const struct rmq_pop_give *give);
+/* The message of this record has a copy in the log. No client waits for the record. Without room for it a RocketMQ broker may give the
+ * message once more. */
+void rmq_pop_log_end(struct rmq_pop_log_acks *la, uint32_t window, uint32_t group_id, uint32_t queue_slot,
+                     const struct rmq_pop_log_record *record);
 /* Requests of the next acts, at most `room`, which is at least 2. Moves la->sent. */
 uint32_t rmq_pop_log_batch(struct rmq_pop_log_acks *la, struct rmq_plane *plane, struct rmq_pop_windows *windows,
                            struct rmq_request *requests, uint32_t room);

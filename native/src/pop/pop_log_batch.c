@@ -10,7 +10,7 @@
 /* A record of the batch. */
 struct planned {
     uint64_t act;                /* number of the first act that needs it */
-    uint32_t entry;              /* an acknowledgement ends its messages. RMQ_NONE: the check point of the act has them */
+    uint32_t entry;              /* of messages that are done; RMQ_NONE: the record is that of the act's check point */
     uint32_t is_point;
     uint64_t bits;
 };
@@ -84,7 +84,7 @@ static void plan_act(struct plan *plan, struct rmq_pop_log_act *act, uint64_t nu
 {
     const struct rmq_pop_windows *w = plan->windows;
     uint32_t at = rmq_pop_receipt_first(w, act->window, act->start_offset, act->pop_time_ms);
-    if (act->kind == RMQ_POP_LOG_UNDO) {
+    if (act->kind == RMQ_POP_LOG_END) {
         add(plan, number, RMQ_NONE, 1);
         return;
     }
@@ -113,7 +113,8 @@ static void put_record(struct rmq_pop_log_acks *la, const struct plan *plan, con
     struct rmq_pop_log_record record = {
         .group = la->names[0], .topic = la->names[1], .offsets = offsets, .is_ack = !planned->is_point,
         .queue_id = w->windows[w->places[act->window] - 1].queue_id,
-        .start = e ? rmq_pop_start_of(e) : act->offset, .pop_time_ms = e ? e->pop_time_ms : act->give.pop_time_ms,
+        .start = e ? rmq_pop_start_of(e) : planned->is_point ? act->offset : act->start_offset,
+        .pop_time_ms = e ? e->pop_time_ms : act->give.pop_time_ms,
         .invisible_ms = e ? e->invisible_ms : act->give.invisible_ms,
         .revive_queue = (e ? e->revive_queue : act->give.revive_queue) & ~(uint32_t)RMQ_POP_CHANGED,
     };

@@ -16,7 +16,7 @@ struct rmq_pop_log_text {
     uint32_t json_at, json_length, at, length;
 };
 
-/* The queues that records go to, and the room for their bytes. */
+/* The queues of records, and the room for their bytes. */
 struct rmq_pop_log_room {
     const uint8_t *texts;
     struct rmq_pop_log_text broker, revive_topic;

@@ -109,6 +109,12 @@ static uint64_t stored_of(const struct rmq_pop_windows *w, uint32_t entry)
 
 static int rank_flying(const struct rmq_pop_windows *w, uint32_t entry, uint64_t bit) { return (flying_of(w, entry) & bit) != 0; }
 
+uint32_t rmq_pop_flying_in_log(struct rmq_pop_windows *w, uint32_t window_id, int64_t queue_offset)
+{
+    uint32_t entry = rmq_pop_entry_best(w, window_id, queue_offset, rank_flying);
+    return entry != RMQ_NONE && w->entries[entry].attempts & RMQ_POP_IN_LOG ? entry : RMQ_NONE;
+}
+
 /* After a power cut the memory may be older than the copy: then the entry is OPEN, or RETURNED. */
 static int rank_copied(const struct rmq_pop_windows *w, uint32_t entry, uint64_t bit)
 {
