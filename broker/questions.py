@@ -69,6 +69,10 @@ class Questions:
         if self._broker.offsets.get(group, topic, 0) < 0:
             self._broker.offsets.put(group, topic, 0, 0, now_ms)
 
+    def note_offsets_to_save(self) -> None:
+        """See Control."""
+        self._broker.offsets.note_holders_moved()
+
     def make_topic(self, topic: TopicConfig, now_ms: int) -> None:
         """See Control."""
         self._broker.new_entries.make_for_service(topic, now_ms)

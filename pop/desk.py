@@ -166,8 +166,11 @@ class Desk(Part):
         return self._answering.is_idle
 
     def close(self, *, rests: bool) -> None:
-        """See Part."""
+        """See Part. The windows can be changed until `free`."""
         self._answering.close(rests=rests)
+
+    def free(self) -> None:
+        """Free what C has allocated. No call may follow."""
         self.native.close()
         self.windows.close()
         self._filters.close()

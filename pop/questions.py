@@ -1,4 +1,5 @@
-"""The questions of POP to control: a group with topics of one queue that it needs, and offsets of the revive topic."""
+"""The questions of POP to control: a group with topics of one queue that it needs, offsets of the revive topic, and
+consumer offsets on disk."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.topic_creator import Then
+
+SAVE = b'{"save":"offsets"}'
+"""The payload of the ask for consumer offsets on disk."""
 
 
 class PopAsk(Struct, frozen=True):
@@ -58,11 +62,17 @@ class PopAsks(ControlAsks):
         """Commit offsets of the revive group. `then` gets None, or a refusal."""
         self._ask(lib.RMQ_INBOX_POP, asked.encode(), now_ms, then)
 
+    def save_offsets(self, now_ms: int, then: Then) -> None:
+        """Have control write its consumer offsets. `then` gets None once the file has them, or a refusal."""
+        self._ask(lib.RMQ_INBOX_POP, SAVE, now_ms, then)
+
 
 def answer_pop(control: Control, record: Ask, now_ms: int) -> None:
     """Answer a question of POP."""
     if b'"handled"' in record.payload[:16]:
         commit_handled(control, record, now_ms)
+    elif record.payload == SAVE:
+        control.answer_when_saved(record, control.note_offsets_to_save)
     else:
         make_for_group(control, record, now_ms)
 

@@ -20,7 +20,7 @@ from ringmq.fastjson.files import read_head
 from ringmq.native import lib
 from ringmq.pop.image_file import FOLDER
 from ringmq.services.kit.clocks import wall_ms
-from ringmq.store.markers import replace_or_remove
+from ringmq.store.markers import replace_or_remove, replace_unsynced
 from ringmq.store.record_numbers import LONG_MAX
 
 FILE = "records"
@@ -66,6 +66,16 @@ def write_notice(root: Path, notice: RecordNotice) -> None:
     replace_or_remove(root / FOLDER / FILE, text)
 
 
+def lower_notice(root: Path, notice: RecordNotice) -> None:
+    """The same without a wait for the disk. After a power cut the file may be empty, or that of before. Raises
+    OSError."""
+    path = root / FOLDER / FILE
+    if notice.until_ms:
+        replace_unsynced(path, msgspec.json.encode(notice.bounded(wall_ms())).decode())
+    else:
+        path.unlink(missing_ok=True)
+
+
 class KeptNotice:
     """The notice of the store, for all parts of a process that write records."""
 
@@ -86,4 +96,10 @@ class KeptNotice:
     def keep(self, notice: RecordNotice) -> None:
         """Replace it, here and on the disk. Raises OSError."""
         write_notice(self._root, notice)
+        self.now = notice
+
+    def lower(self, notice: RecordNotice) -> None:
+        """Replace it by one of an earlier time. This does not wait for the disk, which may take longer than a stop: the
+        one of before holds, too. Raises OSError."""
+        lower_notice(self._root, notice)
         self.now = notice

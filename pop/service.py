@@ -129,6 +129,7 @@ class PopService(Part):
         self._snapshots.close()
         self._revival.close()
         self._orders.finish(monotonic_ms())
+        self._desk.free()
         lib.rmq_pop_windows_close(self._windows)
         self._close_memory(is_saved)
 
@@ -144,8 +145,12 @@ class PopService(Part):
         try:
             self._hand_over.run(deadline_ms, is_ready=is_ready)
         except (HandOverError, OSError) as error:
-            text = "a RocketMQ broker that gets this store gives messages again from the consumer offsets on"
-            self._log_line(f"pop: open messages are not all in the log: {error}; {text}")
+            if self._hand_over.exports:
+                text = "a RocketMQ broker that gets this store gives messages again from the consumer offsets on"
+                self._log_line(f"pop: open messages are not all in the log: {error}; {text}")
+            else:
+                text = "records in the log may name messages for which an older version refuses this store"
+                self._log_line(f"pop: the way back is not complete: {error}; {text}")
 
     def _save(self, deadline_ms: int) -> bool:
         """Write the last snapshot. False: the segment has to stay."""

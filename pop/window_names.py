@@ -108,6 +108,10 @@ class WindowNames:
         key = self._keys.get(window_id)
         return None if key is None else (key, self._known[key])
 
+    def by_name(self, key: Key) -> Window | None:
+        """The window with these names."""
+        return self._known.get(key)
+
     def all(self) -> Iterator[tuple[Key, Window]]:
         """All windows."""
         return iter(self._known.items())

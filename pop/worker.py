@@ -30,12 +30,15 @@ from ringmq.pop.order_file import OrderFile
 from ringmq.pop.page_changes import open_changes
 from ringmq.pop.pull_switch import PullSwitch
 from ringmq.pop.questions import PopAsks
+from ringmq.pop.record_log import RecordLog
 from ringmq.pop.record_notice import KeptNotice
 from ringmq.pop.recovery import Recovery
 from ringmq.pop.revival import Revival
 from ringmq.pop.service import PopService
 from ringmq.pop.snapshots import Snapshots
 from ringmq.pop.table_changes import TableChanges
+from ringmq.pop.way_back import WayBack
+from ringmq.pop.window_names import WindowNames
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.kit.loop import ServiceLoop
@@ -47,16 +50,6 @@ log = logging.getLogger(__name__)
 
 REST_AFTER_MS = 30_000
 """Time without open messages after which the worker ends. Its next start takes some 0.1 s."""
-
-
-def _open_windows(memory: PopMemory) -> Any:
-    damaged = ffi.new("uint64_t *")
-    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
-    if windows == ffi.NULL:
-        raise MemoryError("no memory to read the windows of POP")
-    if damaged[0]:
-        log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
-    return windows
 
 
 def _open_orders(memory: PopMemory, plane: Plane, windows: Any, desk: Desk) -> OrderFile:
@@ -74,7 +67,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         return LogView(plane, MessageStore(store_config(config())))
 
     memory = PopMemory.open(root, plane, entries_max=config().pop_open_max, windows_max=config().offsets_max)
-    windows = _open_windows(memory)
+    windows = open_windows(memory)
     names = Names(memory.folder)
     port = Port(plane, plane.port_of(spec.role))
     plane.map_arena(port.number)
@@ -83,6 +76,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     log_acks = LogAcks(plane, port, notice, config, log.warning)
     inbox, asker = Inbox(plane, spec.role), Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL)
     control = PopAsks(asker)
+    words = plane.role(spec.role).counters
     desk = Desk(
         plane, inbox, memory, windows, names, config, control, log_view(), role=spec.role,
         log_acks=log_acks, rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
@@ -95,7 +89,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     revival = Revival(
         plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
         targets=CopyTargets(Topics(plane), config), config=config, control=control,
-        words=plane.role(spec.role).counters, log_line=log.warning, on_made=desk.look_for_retries, log_acks=log_acks,
+        words=words, log_line=log.warning, on_made=desk.look_for_retries, log_acks=log_acks,
     )  # fmt: skip
     offsets = Offsets(
         plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
@@ -114,16 +108,15 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         names.close()
         memory.close(clean=is_saved)
 
-    words = plane.role(spec.role).counters
     gauges = Gauges(
         words, windows, int(memory.layout.entries_max), desk, offsets, snapshots,
         Backlog(windows, words, lambda: config().pop_revive_grace_ms),
     )  # fmt: skip
-    hand_over = HandOver(
-        plane=plane, port=port, notice=notice, windows=windows, names=desk.windows, control=control, config=config,
-        store=lambda: MessageStore(store_config(config())), log=log_view, are_stored=lambda: offsets.are_stored,
-        log_line=log.info,
+    record_log = RecordLog(
+        plane=plane, port=port, windows=windows, control=control, config=config, log=log_view,
+        are_stored=lambda: offsets.are_stored,
     )  # fmt: skip
+    hand_over = make_hand_over(plane, config, root, windows, desk.windows, record_log, notice)
     records = OpenRecords(
         plane=plane, port=port, windows=windows, names=desk.windows, notice=notice, snapshots=snapshots, config=config,
         log=log_view,
@@ -134,6 +127,36 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         orders=orders, hand_over=hand_over, notice=notice, switch=switch, records=records, snapshots=snapshots,
         gauges=gauges, recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory,
         log_line=log.warning,
+    )  # fmt: skip
+
+
+def open_windows(memory: PopMemory) -> Any:
+    """Read the windows of the memory. Raises MemoryError."""
+    damaged = ffi.new("uint64_t *")
+    windows = lib.rmq_pop_windows_open(memory.pages, memory.layout, wall_ms(), monotonic_ms(), damaged)
+    if windows == ffi.NULL:
+        raise MemoryError("no memory to read the windows of POP")
+    if damaged[0]:
+        log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
+    return windows
+
+
+def make_hand_over(
+    plane: Plane, config: ConfigWatcher, root: Path, windows: Any, names: WindowNames, records: RecordLog,
+    notice: KeptNotice,
+) -> HandOver:  # fmt: skip
+    """The last step of the worker."""
+
+    def store() -> MessageStore:
+        return MessageStore(store_config(config()))
+
+    way_back = WayBack(
+        plane=plane, root=root, windows=windows, names=names, records=records, notice=notice, config=config,
+        store=store, log_line=log.info,
+    )  # fmt: skip
+    return HandOver(
+        plane=plane, windows=windows, names=names, records=records, way_back=way_back, notice=notice, config=config,
+        store=store, log_line=log.info,
     )  # fmt: skip
 
 

@@ -27,6 +27,9 @@ class Control(Protocol):
     def commit_offset(self, group: str, topic: str, offset: int, now_ms: int, queue_id: int = 0) -> None:
         """Commit an offset. Raises RequestError and PlaneFullError."""
 
+    def note_offsets_to_save(self) -> None:
+        """Have the next save of tables write the consumer offsets, too."""
+
     def make_topic(self, topic: TopicConfig, now_ms: int) -> None:
         """Make a topic that is missing. Raises RequestError and PlaneFullError."""
 

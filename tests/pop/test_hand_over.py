@@ -23,7 +23,10 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 EXPORTS = {**SMALL, "ringmqPopExportAtStop": True}
+EXPORTS_NOT = {**SMALL, "ringmqPopExportAtStop": False}
 LONG_MS = 600_000
+POLL_MS = 3000
+"""A pop that comes late finds nothing, unless it waits."""
 DAYS_MS = 3 * 86_400_000
 
 
@@ -144,3 +147,37 @@ def test_what_is_due_before_the_stop_goes_to_the_revive_queue_at_once(store: Pat
     assert in_log(store) == expected(taken)
     queue = int(taken[0].receipt.split()[3])
     assert (store / "consumequeue" / "rmq_sys_REVIVE_LOG_DefaultCluster" / str(queue)).is_dir()
+
+
+# ---- the way back ----
+
+
+def exported(store: Path) -> list[Taken]:
+    """Consumers have messages 0 and 3 to 9. Check points of them wait in the timer, and the consumer offset is 10."""
+    with RunningBroker(store, EXPORTS) as broker:
+        make_topic(broker.address, "T", 1)
+        send(broker.address, "T", 20)
+        client = PopClient(broker.address, "G", "T")
+        first, second = client.pop(5, LONG_MS, pollTime=POLL_MS), client.pop(5, LONG_MS, pollTime=POLL_MS)
+        assert all(client.ack(one).code == 0 for one in first[1:3])
+        assert broker.stop() == 0
+    assert offsets(store, "T", "G") == {0: 10} and len(in_log(store)) == 2
+    return [first[0], *first[3:], *second]
+
+
+def given(store: Path) -> list[bytes]:
+    """The messages that an older version gives, or a RocketMQ broker: by log and offsets alone."""
+    forget_ours(store)
+    with RunningBroker(store, EXPORTS_NOT) as broker:
+        taken = PopClient(broker.address, "G", "T").pop_all(invisible_ms=LONG_MS, pollTime=POLL_MS)
+        assert broker.stop() == 0
+    return [one.body for one in taken]
+
+
+def test_a_stop_that_exports_nothing_ends_records_of_before(store: Path) -> None:
+    left = exported(store)
+    with RunningBroker(store, EXPORTS_NOT) as broker:
+        assert PopClient(broker.address, "G", "T").ack(left[0]).code == 0
+        assert broker.stop() == 0
+    assert in_log(store) == {} and offsets(store, "T", "G") == {0: 3}
+    assert given(store) == [b"m%d" % number for number in range(3, 20)]

@@ -3,143 +3,22 @@
 import json
 import os
 import time
-from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
-from ringmq.pop import hand_over, record_targets
+from ringmq.pop import hand_over, record_log
 from ringmq.pop.check_points import HandOverError
-from ringmq.pop.hand_over import HandOver
-from ringmq.pop.record_notice import KeptNotice, RecordNotice, read_notice, write_notice
+from ringmq.pop.record_notice import RecordNotice, read_notice, write_notice
 from ringmq.pop.record_targets import targets_of
-from ringmq.pop.window_names import Key, Window
 from ringmq.remoting.errors import RequestError
-from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.kit.clocks import wall_ms
 from ringmq.store.record_numbers import LONG_MAX
+from tests.pop.hand_over_stage import DUE_MS, Stage
 
 DAY_MS = 86_400_000
-DUE_MS = wall_ms() + 3_600_000
-WINDOWS = {Key("G", "T", queue): Window(queue, queue + 1, 3, 40 + queue) for queue in range(hand_over.COMMITS + 5)}
-
-
-class Stage:
-    """What a hand-over needs, and the steps that it takes."""
-
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root, self.steps = root, list[str]()
-        self.open, self.batches, self.refused, self.answers = 10, 2, 0, True
-        self.sync: Callable[[], None] = lambda: None
-        self.refusal: RequestError | None = None
-        self.waiting = self.looks = 0
-        self.endings: list[str] = []
-        self.is_slow = False
-        self.missing: Container[int] = ()
-        self.offsets: tuple[int, ...] = ()
-        self.committed: dict[int, int] = {}
-        self.exports = True
-        (root / "pop").mkdir()
-        monkeypatch.setattr(hand_over, "CheckPoints", lambda *_: self)
-        monkeypatch.setattr(record_targets, "Topics", lambda plane: self)
-        monkeypatch.setattr(hand_over, "RecordScan", lambda store, handled: self)
-        monkeypatch.setattr(hand_over, "endings_of", lambda *_: list(self.endings))
-        monkeypatch.setattr(hand_over, "lib", SimpleNamespace(
-            rmq_pop_counts_of=lambda windows: SimpleNamespace(open=self.open), RMQ_POP_INVISIBLE_MS_MAX=1000,
-            rmq_pop_set_committed=lambda windows, place, offset, start: self.committed.update({place: offset}),
-            rmq_pop_leave_returned=lambda windows, place, before: None,
-        ))  # fmt: skip
-        marks = SimpleNamespace(append_offset=1000, start_id=5)
-        plane: Any = SimpleNamespace(
-            watermarks=marks, group_find=lambda group: None, queue=lambda slot: SimpleNamespace(max_offset=7)
-        )
-        self.plane, self.notice = plane, KeptNotice(root)
-        self.hand_over = HandOver(
-            plane=plane, port=self, notice=self.notice, windows=None, names=self, control=self,  # type: ignore[arg-type]
-            config=lambda: BrokerConfig(pop_export_at_stop=self.exports), store=self.store, log=self.log,
-            are_stored=lambda: self.answers, log_line=lambda line: None,
-        )  # fmt: skip
-
-    def of_before(self, *endings: str) -> None:
-        """An earlier stop has left records that wait in the timer."""
-        self.endings = list(endings)
-        write_notice(self.root, RecordNotice(500, DUE_MS))
-        self.notice.now = read_notice(self.root)
-
-    def run(self, within_ms: int = 5000, *, is_ready: bool = True) -> list[str]:
-        self.hand_over.run(monotonic_ms() + within_ms, is_ready=is_ready)
-        return self.steps
-
-    # the store
-    def store(self) -> Any:
-        assert read_notice(self.root).until_ms, "nothing waits in the timer"
-
-    def timed(self, read_ms: int, delay_max_ms: int, since: int, look: Callable[[], None]) -> Iterator[Any]:
-        assert since == 500
-        self.steps.append("compare")
-        while self.is_slow:
-            look()
-        return iter(())
-
-    def queue(self, topic: str, queue_id: int) -> tuple[int, int, int] | None:
-        return None if queue_id in self.missing and topic.startswith("rmq_sys_REVIVE") else (2, 20 + queue_id, queue_id)
-
-    def log(self) -> Any:
-        def sync(begin: int, end: int) -> None:
-            assert (begin, end) == (1000, 2000)
-            self.steps.append("sync")
-            self.sync()
-
-        return SimpleNamespace(sync=sync)
-
-    # the check points
-    messages, records, log_end, due_ms = 10, 10, 2000, DUE_MS
-
-    def fill(self) -> tuple[None, int]:
-        self.batches -= 1
-        return None, int(self.batches >= 0)
-
-    def acknowledge(self, endings: list[str]) -> tuple[str, int]:
-        assert endings != self.endings or not self.waiting, "the check points are stored"
-        return endings[0], 1
-
-    def submit(self, requests: str | None, count: int) -> None:
-        until_ms = read_notice(self.root).until_ms
-        assert until_ms > wall_ms(), "a death behind this leaves records that the next stop looks for"
-        self.steps.append(requests or "append")
-        self.waiting += count
-        self.looks = 0
-
-    def take_answers(self) -> int:
-        """Write answers at the second look."""
-        self.looks += 1
-        if self.answers and self.looks > 1:
-            self.waiting = 0
-        return self.waiting
-
-    # windows
-    def all(self) -> Any:
-        return iter(WINDOWS.items())
-
-    def native(self, window: Window) -> Any:
-        return SimpleNamespace(next_offset=100, committed=100 if window.place == 2 else 50)
-
-    # the port and control
-    def commit(self, rows: Any, count: int) -> int:
-        assert all(rows[number].offset == 100 for number in range(count))
-        self.steps.append(f"offsets {count}")
-        return count
-
-    def handled(self, asked: Any, now_ms: int, then: Callable[[RequestError | None], None]) -> None:
-        self.offsets = asked.offsets
-        self.steps.append(f"handled {set(asked.offsets)}")
-        then(self.refusal)
-
-    def turn(self, now_ms: int) -> None:
-        pass
 
 
 @pytest.fixture
@@ -148,7 +27,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_offsets_follow_records_that_are_on_disk(stage: Stage) -> None:
-    assert stage.run() == ["append", "append", "sync", f"offsets {hand_over.COMMITS}", "offsets 4", "handled {6}"]
+    assert stage.run() == ["append", "append", "sync", f"offsets {record_log.COMMITS}", "offsets 4", "handled {6}"]
     assert read_notice(stage.root) == RecordNotice(1000, DUE_MS)
     assert stage.notice.waits
     assert 2 not in stage.committed, "the table has this offset"
@@ -216,11 +95,11 @@ def test_nothing_is_written_while_copies_are_under_way(stage: Stage) -> None:
 
 def test_without_the_setting_open_messages_stay_where_they_are(stage: Stage) -> None:
     stage.exports = False
-    assert stage.run() == []
+    assert stage.run() == ["handled {6}"] and not stage.committed
 
 
 def test_without_open_messages_only_the_revive_group_moves(stage: Stage) -> None:
-    stage.open, stage.exports = 0, False
+    stage.messages_open, stage.exports = 0, False
     assert stage.run() == ["handled {6}"]
     assert not stage.notice.waits and not (stage.root / "pop" / "records").exists()
 
@@ -240,7 +119,7 @@ def test_a_missing_topic_is_told_if_something_is_open(stage: Stage) -> None:
         stage.run()
     stage.exports = False
     assert stage.run() == []
-    stage.open, stage.exports = 0, True
+    stage.messages_open, stage.exports = 0, True
     assert stage.run() == []
 
 

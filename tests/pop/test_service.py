@@ -19,7 +19,7 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
         turn=lambda *now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
         finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None, is_idle=not goes_on, waits=goes_on,
         run=lambda deadline_ms, is_ready: None, is_busy=goes_on, is_answered=True, lend=lambda is_free: None,
-        has_port=False, wants_port=False,
+        has_port=False, wants_port=False, free=lambda: None, exports=True,
     )  # fmt: skip
 
 
@@ -101,7 +101,10 @@ def test_records_that_wait_for_another_broker_keep_the_worker() -> None:
     assert not made(windows.native, [], [], notice=part(True)).is_idle
 
 
-def test_a_hand_over_that_fails_is_logged_and_the_memory_saved() -> None:
+@pytest.mark.parametrize(
+    ("exports", "what"), [(True, "a RocketMQ broker that gets"), (False, "an older version refuses this store")]
+)
+def test_a_hand_over_that_fails_is_logged_and_the_memory_saved(exports: bool, what: str) -> None:
     def run(deadline_ms: int, *, is_ready: bool) -> None:
         raise HandOverError(f"write refuses a record, {is_ready}")
 
@@ -110,6 +113,6 @@ def test_a_hand_over_that_fails_is_logged_and_the_memory_saved() -> None:
     windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
     lines: list[str] = []
     saves: list[bool] = []
-    made(windows, lines, saves, hand_over=SimpleNamespace(run=run)).close(rests=False)
+    made(windows, lines, saves, hand_over=SimpleNamespace(run=run, exports=exports)).close(rests=False)
     assert saves == [True]
-    assert len(lines) == 1 and "write refuses a record, True; a RocketMQ broker" in lines[0]
+    assert len(lines) == 1 and "write refuses a record, True; " in lines[0] and what in lines[0]
