@@ -304,7 +304,7 @@ WORKERS = WorkerTable(
             "pop", lib.RMQ_ROLE_POP, "ringmq.pop.worker", StopPhase.POP, CpuClass.SERVICE, start=Start.OPEN_WORK,
             is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(
-                codes=(200050, 200051, 200052, 200053, 200054, 200055, 200151, 270007), control_asks=True
+                codes=(200050, 200051, 200052, 200053, 200054, 200055, 200151, 270007, 270008), control_asks=True
             ),
             port=PortRow(
                 "ringmq.pop.arena:arena_bytes",

@@ -19,6 +19,7 @@ from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
+from ringmq.pop.drain import PopDrain
 from ringmq.pop.filters import Filters
 from ringmq.pop.inflight import PopOpenMessages
 from ringmq.pop.log_acks import LogAcks
@@ -29,6 +30,7 @@ from ringmq.pop.requests import PopRequests
 from ringmq.pop.role_words import Counter
 from ringmq.pop.window_names import NamesFile, Window, WindowNames
 from ringmq.services.answering import Answering
+from ringmq.services.hosted_service import HostedService
 from ringmq.services.kit.loop import Part
 from ringmq.services.kit.serving import Serving
 from ringmq.services.log_view import LogView
@@ -70,6 +72,7 @@ class Desk(Part):
 
     `rings`: see Serving. `config_version`: of `config`. `others`: handlers of records of other workers, by their types.
     `log_acks`: None if no check point can be in the log.
+    `drain`: answers operators who end POP. None: messages are always given.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Desk(Part):
         log_acks: LogAcks | None = None,
         log_line: Callable[[str], None] = log.warning, rings: Sequence[Any] = (),
         config_version: Callable[[], int] = lambda: 0,
-        others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
+        others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}), drain: PopDrain | None = None,
     ) -> None:  # fmt: skip
         self._plane, self._inbox, self._config, self._log_line = plane, inbox, config, log_line
         self._reader = QueueReader(plane.struct, LOG_FILES, QUEUE_FILES)
@@ -100,15 +103,16 @@ class Desk(Part):
         outbox = Outbox()
         self._requests = PopRequests(
             plane, self.native, self.windows, self._filters, config, control, outbox, replies, lambda: self._stopped,
-            self.serving, config_version,
+            lambda: drain is not None and drain.gives_none, self.serving, config_version,
         )  # fmt: skip
         self._looks = PopLooks(
             plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_of,
             lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
         )  # fmt: skip
         opened = PopOpenMessages(plane, windows, self.windows, outbox, self.native.address_of)
+        services: list[HostedService] = [self._requests, self._looks, opened, *([] if drain is None else [drain])]
         self._answering = Answering(
-            plane, role, inbox, [self._requests, self._looks, opened], control, outbox, config, log_view, log_line,
+            plane, role, inbox, services, control, outbox, config, log_view, log_line,
             replies=replies, plain=self._requests, waiting=self._requests,
             others={lib.RMQ_INBOX_UNSENT: self._on_unsent, **others}, on_reader_restart=self._on_reader_restart,
             on_closed=self._on_closed, keeps_asks=True,
@@ -123,6 +127,10 @@ class Desk(Part):
     def stop(self, cause: str) -> None:
         """Refuse all requests and polls from now on: the windows cannot be kept. A later call changes nothing."""
         self._stopped = self._stopped or cause
+        self.native.polls.wake_all()
+
+    def resume(self) -> None:
+        """Messages are given again: polls look for them."""
         self.native.polls.wake_all()
 
     def window_of(self, group_id: int, queue_slot: int) -> Window | None:

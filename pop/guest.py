@@ -12,7 +12,15 @@ GUEST = Guest(
     control_answers="ringmq.pop.control_answers:answers",
     memory_bytes="ringmq.pop.arena:memory_bytes",
     store_entries=("pop",),
-    commands=(Command("inflight", "ringmq.pop.cli.inflight:inflight", group="group"),),
+    commands=(
+        Command("inflight", "ringmq.pop.cli.inflight:inflight", group="group"),
+        Command(
+            "pop",
+            "ringmq.pop.cli.drain:pop",
+            help="End POP at a broker before an older version gets its store.",
+            after="timer",
+        ),
+    ),
     damage="ringmq.pop.pop_damage:find_pop_damage",
     inspect="ringmq.pop.window_table:windows_of",
     on_log_cut="ringmq.pop.log_cut:forget_behind",

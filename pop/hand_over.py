@@ -44,23 +44,23 @@ WAITING_MAX = 100_000
 class HandOver:
     """One run at the end of the worker, when no copy is under way and control has all consumer offsets.
 
-    `store`: opens the store to read.
+    `store`: opens the store to read. `is_drained`: no message is given any more, and nothing may be exported.
     """
 
     def __init__(
         self, *, plane: Plane, windows: Any, names: WindowNames, records: RecordLog, way_back: WayBack,
         notice: KeptNotice, config: Callable[[], BrokerConfig], store: Callable[[], MessageStore],
-        log_line: Callable[[str], None],
+        is_drained: Callable[[], bool], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._names, self._notice = plane, windows, names, notice
         self._records, self._way_back, self._config, self._store = records, way_back, config, store
-        self._log_line = log_line
+        self._is_drained, self._log_line = is_drained, log_line
         self._deadline_ms = self._next_tell_ms = 0
 
     @property
     def exports(self) -> bool:
         """True if the stop writes check points of what is open."""
-        return self._config().pop_export_at_stop
+        return self._config().pop_export_at_stop and not self._is_drained()
 
     def run(self, deadline_ms: int, *, is_ready: bool) -> None:
         """Hand over what is open, or go the way back. `is_ready`: no copy is under way, and the windows know every

@@ -76,16 +76,17 @@ class NativeDesk:
         lib.rmq_pop_given_close(self._given)
         self._given = ffi.NULL
 
-    def begin(self, config: BrokerConfig, *, stopped: bool) -> None:
+    def begin(self, config: BrokerConfig, *, stopped: bool, draining: bool = False) -> None:
         """Set the time and the settings for the next calls."""
-        if config is not self._config or stopped:
-            self._set(config, stopped=stopped)
+        is_draining = bool(self.struct.settings & lib.RMQ_POP_IS_DRAINING)
+        if config is not self._config or stopped or draining != is_draining:
+            self._set(config, stopped=stopped, draining=draining)
         d = self.struct
         d.share_group = 0
         d.now_ms, d.now_ns = time.time_ns() // 1_000_000, time.monotonic_ns()
         d.began_ns = d.began_ns or d.now_ns
 
-    def _set(self, config: BrokerConfig, *, stopped: bool) -> None:
+    def _set(self, config: BrokerConfig, *, stopped: bool, draining: bool) -> None:
         d, self._config = self.struct, config
         self.polls.set_limits(config)
         d.slow_after_ns = config.slow_request_ms * 1_000_000
@@ -97,6 +98,7 @@ class NativeDesk:
             | (lib.RMQ_POP_RETRY_V2 if v2 else 0)
             | (lib.RMQ_POP_ACTUAL_TOPIC if config.pop_response_return_actual_retry_topic else 0)
             | (lib.RMQ_POP_IS_STOPPED if stopped else 0)
+            | (lib.RMQ_POP_IS_DRAINING if draining else 0)
         )
         d.retry_percent, d.revive_queues = config.pop_from_retry_probability, config.revive_queue_num
         d.open_max = config.pop_inflight_message_threshold if config.enable_pop_message_threshold else 0

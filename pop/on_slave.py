@@ -15,6 +15,7 @@ CODES = (
     RequestCode.NOTIFICATION,
     RequestCode.POLLING_INFO,
     RequestCode.POP_INFLIGHT,
+    RequestCode.POP_DRAIN,
 )
 
 

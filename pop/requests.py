@@ -54,7 +54,7 @@ class _Later(NamedTuple):
 
 class PopRequests:
     """Implements HostedService, PlainRequests of the intake, and ServedWaiting. `cause`: the reason why POP has
-    stopped, if it has. `config_version`: of `config`."""
+    stopped, if it has. `is_draining`: no message is given. `config_version`: of `config`."""
 
     name = "pop"
     codes = frozenset({*TABLES, int(RequestCode.BATCH_ACK_MESSAGE)})
@@ -62,11 +62,11 @@ class PopRequests:
     def __init__(
         self, plane: Plane, desk: NativeDesk, names: WindowNames, filters: Filters, config: Callable[[], BrokerConfig],
         control: PopAsks, outbox: Outbox, replies: ReplyQueues, cause: Callable[[], str | None],
-        serving: Serving, config_version: Callable[[], int],
+        is_draining: Callable[[], bool], serving: Serving, config_version: Callable[[], int],
     ) -> None:  # fmt: skip
         self._plane, self._desk, self._names, self._config = plane, desk, names, config
         self._control, self._outbox, self._replies, self._cause = control, outbox, replies, cause
-        self._serving, self._config_version = serving, config_version
+        self._is_draining, self._serving, self._config_version = is_draining, serving, config_version
         self._reader_of: Callable[[int, int], int | None] = lambda role, generation: None
         self._now_ms = 0
         self._later: deque[_Later] = deque()
@@ -169,7 +169,7 @@ class PopRequests:
 
     def _begin(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._desk.begin(self._config(), stopped=self._cause() is not None)
+        self._desk.begin(self._config(), stopped=self._cause() is not None, draining=self._is_draining())
 
     def _serve(self, one: _Later) -> Answer:
         role = self._replies.role_of(one.request.connection.reader)

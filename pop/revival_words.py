@@ -50,6 +50,8 @@ class Gauge(IntEnum):
     """Monotonic time from which on the image lacks changes. 0: it has all."""
     SNAPSHOT_FAULT = 46
     """SnapshotFault"""
+    DRAINED = 47
+    """1: an operator has ended POP until the broker starts again (`ringmq.pop.drain`)."""
 
 
 class SnapshotFault(IntEnum):

@@ -10,6 +10,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.pop.check_points import HandOverError
 from ringmq.pop.desk import Desk
+from ringmq.pop.drain import PopDrain
 from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver
 from ringmq.pop.offsets import Offsets
@@ -33,6 +34,8 @@ HAND_OVER_MS = 5000
 STOP_MS = 9000
 """Time of a stop until the last snapshot is on the disk, HAND_OVER_MS included. Stop phases have 10 s."""
 STEP_S = 0.001
+DRAIN_LOOK_MS = 1
+"""Time between two looks at records of a drain that are with write, or at offsets that are with control."""
 
 
 class PopService(Part):
@@ -40,13 +43,14 @@ class PopService(Part):
 
     def __init__(
         self, *, plane: Plane, role: int, windows: Any, desk: Desk, recovery: Recovery, revival: Revival,
-        offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver, notice: KeptNotice,
-        switch: PullSwitch, records: OpenRecords, snapshots: Snapshots, gauges: Gauges,
+        drain: PopDrain, offsets: Offsets, changes: TableChanges, orders: OrderFile, hand_over: HandOver,
+        notice: KeptNotice, switch: PullSwitch, records: OpenRecords, snapshots: Snapshots, gauges: Gauges,
         close_memory: Callable[[bool], None], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._gauges = plane, windows, gauges
         self._role, self._words = role, plane.role(role).counters
         self._desk, self._recovery, self._revival, self._offsets = desk, recovery, revival, offsets
+        self._drain = drain
         self._changes, self._orders, self._hand_over, self._snapshots = changes, orders, hand_over, snapshots
         self._switch, self._records = switch, records
         self._notice, self._close_memory, self._log_line = notice, close_memory, log_line
@@ -76,12 +80,18 @@ class PopService(Part):
         return worked or has_more
 
     def _copy(self, now_ms: int) -> bool:
-        """Copies of messages, and check points of groups that leave POP: both need the port."""
+        """Copies of messages, records of a drain, and of groups that leave POP: each has the port for itself."""
+        if self._drain.has_begun:
+            return self._drain.run()
         records = self._records
         records.lend(self._revival.is_answered)
         worked = self._switch.turn(now_ms)
-        if not records.has_port:
-            worked |= self._revival.turn(now_ms, records.wants_port)
+        if records.has_port:
+            return worked
+        is_drain_next = self._drain.needs_port and not self._switch.is_busy
+        worked |= self._revival.turn(now_ms, records.wants_port or is_drain_next)
+        if is_drain_next and self._revival.is_answered:
+            worked |= self._drain.run()
         return worked
 
     def _recover(self) -> bool:
@@ -99,7 +109,8 @@ class PopService(Part):
         if not self._recovery.is_done:
             return LOOK_MS
         parts = (self._desk, self._revival, self._switch, self._offsets, self._orders, self._snapshots, self._gauges)
-        return min(part.sleep_ms(now_ms) for part in parts)
+        sleep_ms = min(part.sleep_ms(now_ms) for part in parts)
+        return min(sleep_ms, DRAIN_LOOK_MS) if self._drain.needs_port else sleep_ms
 
     def wait(self, timeout_ms: int) -> None:
         """Sleep until the bell rings for a turn. Plain requests are served meanwhile, once the windows know all."""
@@ -136,6 +147,9 @@ class PopService(Part):
     def _finish(self) -> bool:
         if not self._recovery.is_done:
             return True  # the next process recovers
+        if self._drain.has_begun:
+            self._drain.run()
+            return False
         if not self._switch.finish():
             return False
         is_answered = self._revival.finish(monotonic_ms())

@@ -40,10 +40,10 @@ class WayBack:
     """One run, when no copy is under way and the windows know every copy. `store`: opens the store to read."""
 
     def __init__(
-        self, *, plane: Plane, root: Path, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
+        self, *, plane: Plane, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
         config: Callable[[], BrokerConfig], store: Callable[[], MessageStore], log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._plane, self._root, self._windows, self._names = plane, root, windows, names
+        self._plane, self._windows, self._names = plane, windows, names
         self._records, self._notice, self._config, self._store = records, notice, config, store
         self._log_line = log_line
 
@@ -51,7 +51,7 @@ class WayBack:
         """Go. Messages that are open stay where they are, but for those with a check point. Raises OSError and
         HandOverError."""
         targets = targets_of(self._plane, self._config())
-        read_ms = min(timer_read_ms(self._root), wall_ms() - LATE_MS)
+        read_ms = min(timer_read_ms(Path(self._config().store_path_root_dir)), wall_ms() - LATE_MS)
         yield from self._dispatched()
         ends = [] if targets is None else self._records.ends(targets)
         yield from self._rewind()

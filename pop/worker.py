@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ringmq.pop import image_file
 from ringmq.pop.backlog import Backlog
 from ringmq.pop.copy_targets import CopyTargets
 from ringmq.pop.desk import Desk
+from ringmq.pop.drain import PopDrain
 from ringmq.pop.gauges import Gauges
 from ringmq.pop.hand_over import HandOver
 from ringmq.pop.log_acks import LogAcks
@@ -52,13 +54,6 @@ REST_AFTER_MS = 30_000
 """Time without open messages after which the worker ends. Its next start takes some 0.1 s."""
 
 
-def _open_orders(memory: PopMemory, plane: Plane, windows: Any, desk: Desk) -> OrderFile:
-    orders = OrderFile(memory.root, plane, windows, desk.windows, log.warning)
-    if memory.origin != "kept" or memory.is_of_start:
-        orders.take_over(wall_ms(), monotonic_ms())
-    return orders
-
-
 def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopService:
     """The service with all its parts. Raises PopMemoryError."""
     root = Path(config().store_path_root_dir)
@@ -77,6 +72,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     inbox, asker = Inbox(plane, spec.role), Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL)
     control = PopAsks(asker)
     words = plane.role(spec.role).counters
+    drain = PopDrain(windows, words, lambda: way_back.steps(), lambda: desk.resume(), log.info)
     desk = Desk(
         plane, inbox, memory, windows, names, config, control, log_view(), role=spec.role,
         log_acks=log_acks, rings=[*port.answer_rings, asker.ring], config_version=lambda: config.version,
@@ -85,11 +81,12 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
             lib.RMQ_INBOX_DELETED: lambda record, now_ms: changes.on_deleted(record, now_ms),
             lib.RMQ_INBOX_LEAVE: lambda record, now_ms: switch.on_leave(record, now_ms),
         },
+        drain=drain,
     )  # fmt: skip
     revival = Revival(
         plane=plane, port=port, memory=memory, windows=windows, names=desk.windows,
-        targets=CopyTargets(Topics(plane), config), config=config, control=control,
-        words=words, log_line=log.warning, on_made=desk.look_for_retries, log_acks=log_acks,
+        targets=CopyTargets(Topics(plane), config), config=config, control=control, words=words,
+        log_line=log.warning, on_made=desk.look_for_retries, log_acks=log_acks,
     )  # fmt: skip
     offsets = Offsets(
         plane, port.number, windows, desk.windows, int(memory.layout.windows_max), log.warning, desk.wake_group
@@ -101,7 +98,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         changes=open_changes(memory.folder, int(memory.layout.bytes) // image_file.PAGE),
     )  # fmt: skip
     since = max(int(memory.header.copies_from), int(memory.header.marks_from))
-    orders = _open_orders(memory, plane, windows, desk)
+    orders = open_orders(memory, plane, windows, desk.windows)
 
     def close_memory(is_saved: bool) -> None:
         log_acks.close()
@@ -116,7 +113,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         plane=plane, port=port, windows=windows, control=control, config=config, log=log_view,
         are_stored=lambda: offsets.are_stored,
     )  # fmt: skip
-    hand_over = make_hand_over(plane, config, root, windows, desk.windows, record_log, notice)
+    way_back, hand_over = make_ends(plane, config, windows, desk.windows, record_log, notice, lambda: drain.is_drained)
     records = OpenRecords(
         plane=plane, port=port, windows=windows, names=desk.windows, notice=notice, snapshots=snapshots, config=config,
         log=log_view,
@@ -124,9 +121,9 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     switch = PullSwitch(desk.windows, windows, records, offsets, changes.answer, log.info)
     return PopService(
         plane=plane, role=spec.role, windows=windows, desk=desk, revival=revival, offsets=offsets, changes=changes,
-        orders=orders, hand_over=hand_over, notice=notice, switch=switch, records=records, snapshots=snapshots,
-        gauges=gauges, recovery=Recovery(plane, port, windows, log_view(), since), close_memory=close_memory,
-        log_line=log.warning,
+        drain=drain, orders=orders, hand_over=hand_over, notice=notice, switch=switch, records=records,
+        snapshots=snapshots, gauges=gauges, recovery=Recovery(plane, port, windows, log_view(), since),
+        close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
 
 
@@ -141,23 +138,32 @@ def open_windows(memory: PopMemory) -> Any:
     return windows
 
 
-def make_hand_over(
-    plane: Plane, config: ConfigWatcher, root: Path, windows: Any, names: WindowNames, records: RecordLog,
-    notice: KeptNotice,
-) -> HandOver:  # fmt: skip
-    """The last step of the worker."""
+def open_orders(memory: PopMemory, plane: Plane, windows: Any, names: WindowNames) -> OrderFile:
+    """The file of batches. Those that it has are taken over if the memory may lack them."""
+    orders = OrderFile(memory.root, plane, windows, names, log.warning)
+    if memory.origin != "kept" or memory.is_of_start:
+        orders.take_over(wall_ms(), monotonic_ms())
+    return orders
+
+
+def make_ends(
+    plane: Plane, config: ConfigWatcher, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
+    is_drained: Callable[[], bool],
+) -> tuple[WayBack, HandOver]:  # fmt: skip
+    """The two ways in which a store is left: to an older version, and to a RocketMQ broker."""
 
     def store() -> MessageStore:
         return MessageStore(store_config(config()))
 
     way_back = WayBack(
-        plane=plane, root=root, windows=windows, names=names, records=records, notice=notice, config=config,
-        store=store, log_line=log.info,
+        plane=plane, windows=windows, names=names, records=records, notice=notice, config=config, store=store,
+        log_line=log.info,
     )  # fmt: skip
-    return HandOver(
+    hand_over = HandOver(
         plane=plane, windows=windows, names=names, records=records, way_back=way_back, notice=notice, config=config,
-        store=store, log_line=log.info,
+        store=store, is_drained=is_drained, log_line=log.info,
     )  # fmt: skip
+    return way_back, hand_over
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:

@@ -89,6 +89,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.GET_BROKER_HA_STATUS: Access.READ_ADMIN,
     RequestCode.HA_STATUS: Access.READ_ADMIN,
     RequestCode.POP_INFLIGHT: Access.READ_ADMIN,
+    RequestCode.POP_DRAIN: Access.CHANGE_ADMIN,
     RequestCode.UPDATE_AND_CREATE_TOPIC: Access.CHANGE_ADMIN,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Access.CHANGE_ADMIN,
     RequestCode.DELETE_TOPIC_IN_BROKER: Access.CHANGE_ADMIN,

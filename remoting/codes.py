@@ -173,6 +173,7 @@ class RequestCode(IntEnum):
     HA_STATUS = 270005
     POP_PROGRESS = 270006
     POP_INFLIGHT = 270007
+    POP_DRAIN = 270008
 
 
 class ResponseCode(IntEnum):

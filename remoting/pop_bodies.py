@@ -1,4 +1,5 @@
-"""Header and body of RingMQ's own request for the open messages of a group (270007). Stock brokers do not know it."""
+"""Headers and bodies of RingMQ's own requests of operators: the open messages of a group (270007), and the end of POP
+at a broker (270008). Stock brokers do not know them."""
 
 from __future__ import annotations
 
@@ -95,6 +96,55 @@ class PopInflight:
         for name in [entry.name for entry in fields(cls) if entry.name not in rows]:
             found[name] = json_body.integer(value, camel_case(name))
         return cls(**found)
+
+
+DRAIN: Final = "drain"
+"""No message is given. Once no consumer has any, the log is made ready for other versions."""
+DRAIN_NOW: Final = "drain-now"
+"""The same, whatever consumers have."""
+RESUME: Final = "resume"
+"""Messages are given again."""
+LOOK: Final = "look"
+CHOICES: Final = (DRAIN, DRAIN_NOW, RESUME, LOOK)
+
+SERVING: Final = "serving"
+WAITING: Final = "waiting"
+"""No message is given, and consumers have some."""
+CLOSING: Final = "closing"
+"""Records and offsets are written."""
+DRAINED: Final = "drained"
+"""An older version can serve the store after a clean stop."""
+
+
+@header
+class PopDrainRequestHeader(Header):
+    """270008. `choice`: one of CHOICES."""
+
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class PopDrain:
+    """The answer to 270008."""
+
+    state: str
+    messages: int
+    """Messages that consumers have, or that have no copy yet."""
+    progress: str = ""
+    """The step that goes on while the state is CLOSING."""
+    failure: str = ""
+    """The cause for which the last try has failed."""
+
+    def encode(self) -> bytes:
+        """The body."""
+        return json_body.write_body(asdict(self))
+
+    @classmethod
+    def decode(cls, body: bytes) -> PopDrain:
+        """Return the value in the body, without the fields of newer brokers. Raises `BadBody`."""
+        value = json_body.read_object(body, "PopDrain")
+        texts = [json_body.text(value, name) for name in ("state", "progress", "failure")]
+        return cls(texts[0], json_body.integer(value, "messages"), *texts[1:])
 
 
 def _to_json(row: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_help_lists_every_command() -> None:
 def test_commands_of_guests_stand_behind_those_that_they_name() -> None:
     names = list(commands())
     at = names.index("group")
-    assert names[at + 1 : at + 4] == ["transaction", "timer", "produce"]
+    assert names[at + 1 : at + 5] == ["transaction", "timer", "pop", "produce"]
 
 
 @pytest.mark.parametrize("name", sorted(commands()))

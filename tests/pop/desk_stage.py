@@ -18,8 +18,10 @@ from ringmq.ipc.asks import Inbox
 from ringmq.ipc.ports import Port, PortPlan, Reader
 from ringmq.native import ffi, lib
 from ringmq.pop.desk import Desk
+from ringmq.pop.drain import PopDrain
 from ringmq.pop.log_acks import LogAcks
 from ringmq.pop.record_notice import KeptNotice
+from ringmq.remoting import pop_bodies
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.pop_bodies import PopInflight
@@ -28,8 +30,8 @@ from ringmq.store import record as records
 ROLE, READER = lib.RMQ_ROLE_POP, lib.RMQ_ROLE_READ
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 PEEK, NOTIFICATION, POLLING_INFO = 200052, 200054, 200055
-INFLIGHT = 270007
-CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, NOTIFICATION, POLLING_INFO, INFLIGHT)
+INFLIGHT, DRAIN = 270007, 270008
+CODES = (POP, ACK, CHANGE, BATCH_ACK, PEEK, NOTIFICATION, POLLING_INFO, INFLIGHT, DRAIN)
 PLAN = AnswererPlan(ROLE, frozenset({READER, READER + 1}), 1 << 20, 1 << 20, CODES)
 PORT = PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS | lib.RMQ_PORT_PULL_STATS)
 BROKER = "broker-a"
@@ -233,9 +235,13 @@ class Stage:
             port, notice = Port(plane, plane.port_of(ROLE)), KeptNotice(self.memory.root)
             port.claim()
             self.log_acks = LogAcks(plane, port, notice, lambda: self.config, self.lines.append)
+        drain = PopDrain(
+            self.windows, self.plane.role(ROLE).counters, lambda: (each for each in ()), lambda: self.desk.resume(),
+            self.lines.append,
+        )  # fmt: skip
         self.desk = Desk(
             plane, Inbox(plane, ROLE), self.memory, self.windows, self.names, lambda: self.config, control, log_view,
-            log_line=self.lines.append, log_acks=self.log_acks,
+            log_line=self.lines.append, log_acks=self.log_acks, drain=drain,
         )  # fmt: skip
         self.answerer = self.desk.native.struct.answerer
         self.desk.begin()
@@ -397,6 +403,12 @@ class Stage:
         answer = self.ask(INFLIGHT, {"consumerGroup": group} | fields)
         assert answer.code == 0, answer.command.remark
         return PopInflight.decode(answer.command.body)
+
+    def drain(self, choice: str) -> str:
+        """An operator's request. Returns the state."""
+        answer = self.ask(DRAIN, {"choice": choice})
+        assert answer.code == 0, answer.command.remark
+        return pop_bodies.PopDrain.decode(answer.command.body).state
 
     def polling_info(self, topic: str = "T", group: str = "G", **fields: Any) -> Answer:
         """The number of polls that wait."""

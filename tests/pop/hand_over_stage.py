@@ -57,6 +57,7 @@ class Stage:
         self.pops: list[OpenPop] = []
         self.first_open: dict[int, int] = {}
         self.opened: set[int] = set()
+        self.is_drained = False
         self.marks = marks = SimpleNamespace(
             append_offset=1000, dispatched_offset=1000, flushed_offset=1000, start_id=5
         )
@@ -66,7 +67,7 @@ class Stage:
         )
 
         def config() -> BrokerConfig:
-            return BrokerConfig(pop_export_at_stop=self.exports)
+            return BrokerConfig(pop_export_at_stop=self.exports, store_path_root_dir=str(root))
 
         me: Any = self
         records = RecordLog(
@@ -75,12 +76,12 @@ class Stage:
         )  # fmt: skip
         self.notice = KeptNotice(root)
         back = WayBack(
-            plane=plane, root=root, windows=None, names=me, records=records, notice=self.notice, config=config,
+            plane=plane, windows=None, names=me, records=records, notice=self.notice, config=config,
             store=self.store, log_line=lambda line: None,
         )  # fmt: skip
         self.hand_over = HandOver(
             plane=plane, windows=None, names=me, records=records, way_back=back, notice=self.notice, config=config,
-            store=self.store, log_line=lambda line: None,
+            store=self.store, is_drained=lambda: self.is_drained, log_line=lambda line: None,
         )  # fmt: skip
 
     def of_before(self, *endings: str) -> None:

@@ -98,6 +98,12 @@ def test_without_the_setting_open_messages_stay_where_they_are(stage: Stage) -> 
     assert stage.run() == ["handled {6}"] and not stage.committed
 
 
+def test_a_drained_broker_exports_nothing(stage: Stage) -> None:
+    """Its consumers may still have messages: `ringmq pop drain --now`."""
+    stage.is_drained = True
+    assert stage.run() == ["handled {6}"] and not stage.committed and not stage.hand_over.exports
+
+
 def test_without_open_messages_only_the_revive_group_moves(stage: Stage) -> None:
     stage.messages_open, stage.exports = 0, False
     assert stage.run() == ["handled {6}"]

@@ -19,7 +19,8 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
         turn=lambda *now_ms: goes_on, has_worked=False, reported=0, failure=failure, is_done=True, no_room=no_room,
         finish=lambda *now_ms: is_saved, close=lambda *, rests=True: None, is_idle=not goes_on, waits=goes_on,
         run=lambda deadline_ms, is_ready: None, is_busy=goes_on, is_answered=True, lend=lambda is_free: None,
-        has_port=False, wants_port=False, free=lambda: None, exports=True,
+        has_port=False, wants_port=False, free=lambda: None, exports=True, needs_port=False,
+        has_begun=False,
     )  # fmt: skip
 
 
@@ -27,8 +28,8 @@ def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> Pop
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
     plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
     parts_of = (
-        "desk", "recovery", "revival", "changes", "offsets", "orders", "hand_over", "notice", "switch", "records",
-        "snapshots", "gauges",
+        "desk", "recovery", "revival", "drain", "changes", "offsets", "orders", "hand_over", "notice", "switch",
+        "records", "snapshots", "gauges",
     )  # fmt: skip
     others = {name: part(False) for name in parts_of}
     return PopService(
@@ -116,3 +117,53 @@ def test_a_hand_over_that_fails_is_logged_and_the_memory_saved(exports: bool, wh
     made(windows, lines, saves, hand_over=SimpleNamespace(run=run, exports=exports)).close(rests=False)
     assert saves == [True]
     assert len(lines) == 1 and "write refuses a record, True; " in lines[0] and what in lines[0]
+
+
+@pytest.mark.parametrize("is_switching", [False, True])
+def test_records_of_a_drain_come_when_nothing_else_is_with_write(is_switching: bool) -> None:
+    """All have the same port: each would take the answers of the others."""
+    windows, calls = NativeWindows(WindowMemory(4, 16), 0, 0), list[str]()
+    drain, revival, switch = part(False), part(False), part(False)
+    drain.needs_port, revival.is_answered, switch.is_busy = True, False, is_switching
+
+    def run() -> bool:
+        calls.append("run")
+        drain.has_begun = True
+        return True
+
+    def copy(now_ms: int, is_held: bool) -> bool:
+        assert is_held == (not switch.is_busy), "a copy would be submitted"
+        calls.append("copies")
+        return False
+
+    drain.run, revival.turn = run, copy
+    worker = made(windows.native, [], [], drain=drain, revival=revival, switch=switch)
+    assert not worker.turn(1000)
+    revival.is_answered = True
+    assert worker.turn(1000) == (not is_switching)
+    switch.is_busy = False
+    assert worker.turn(1000) and worker.turn(1000)
+    runs = ["copies", "run", "run"] if is_switching else ["run", "run", "run"]
+    assert calls == ["copies", "copies", *runs], "its own records may be with write then"
+
+
+def test_a_stop_waits_for_records_of_a_drain() -> None:
+    calls = list[str]()
+    drain = part(False)
+    drain.has_begun = True
+
+    def run() -> bool:
+        calls.append("run")
+        drain.has_begun = len(calls) < 3
+        return True
+
+    drain.run = run
+    memory = WindowMemory(4, 16)
+    pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+    windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+
+    def hand_over(deadline_ms: int, *, is_ready: bool) -> None:
+        calls.append(f"hand over {is_ready}")
+
+    made(windows, [], [], drain=drain, hand_over=SimpleNamespace(run=hand_over)).close(rests=False)
+    assert calls == ["run", "run", "run", "hand over True"]

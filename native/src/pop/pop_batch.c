@@ -470,6 +470,8 @@ uint32_t rmq_pop_serve_pop(struct rmq_pop_desk *d, struct rmq_pop_row *row)
         .is_woken = row->held && !row->is_last, .order = row->pop.order ? &asked.attempt : NULL,
         .log_end = rmq_load(&d->plane->watermarks->append_offset), .bytes = HEADER_BYTES_MAX,
         .room = rmq_pop_room(d, row->ask.role) - 2 * HEADER_BYTES_MAX, .lowest = UINT64_MAX};
+    if (d->settings & RMQ_POP_IS_DRAINING)
+        return serve_empty(d, row, &asked, &picks, picks.order ? RMQ_POP_ORDERLY : 0);
     if (picks.wanted && !picks.order && (!rmq_pop_has_room(d) || rmq_pop_has_its_share(d, asked.group_id))) {
         rmq_pop_count(d, RMQ_POP_COUNT_BOUND, !row->held); /* a poll tries again and again */
         picks.wanted = 0;

@@ -56,6 +56,7 @@
 #define RMQ_POP_RETRY_V2 4
 #define RMQ_POP_ACTUAL_TOPIC 8       /* popResponseReturnActualRetryTopic */
 #define RMQ_POP_IS_STOPPED 16
+#define RMQ_POP_IS_DRAINING 32       /* no message is given: pops and notifications find none */
 
 /* Counters of the role block, from 1 on (0: SlowRequests). pop/role_words.py names them. */
 #define RMQ_POP_COUNT_POPS 1         /* answers with messages */

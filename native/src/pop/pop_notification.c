@@ -71,6 +71,8 @@ static struct look look_for(struct rmq_pop_desk *d, const struct rmq_pop_key *ke
                             const struct rmq_pop_attempt *order)
 {
     struct look look = {.enough = enough, .order = order};
+    if (d->settings & RMQ_POP_IS_DRAINING)
+        return look;
     if (key->queue_id >= 0)
         look_at_queue(d, &look, key->group_id, key->topic_id, (uint32_t)key->queue_id);
     else
