@@ -173,7 +173,7 @@ class BrokerConfig:
     """Time behind the invisible time until a message is given again. An acknowledgement still counts then."""
     pop_dead_letter: bool = switch("ringmqPopDeadLetter", False, live=True)
     """True: a message that has come again retryMaxTimes times goes to the dead letters of its group."""
-    pop_export_at_stop: bool = switch("ringmqPopExportAtStop", False, live=True)
+    pop_export_at_stop: bool = switch("ringmqPopExportAtStop", True, live=True)
     """True: a clean stop writes open messages into the log, where a RocketMQ broker finds them."""
     pop_consumer_kv_service_enable: bool = switch(
         "popConsumerKVServiceEnable", False, only=False, why="open messages in RocksDB are " + _LATER

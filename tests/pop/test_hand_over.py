@@ -22,7 +22,8 @@ from tests.staging import make_topic
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
-EXPORTS = {**SMALL, "ringmqPopExportAtStop": True}
+EXPORTS = SMALL
+"""What is open goes into the log at a stop."""
 EXPORTS_NOT = {**SMALL, "ringmqPopExportAtStop": False}
 LONG_MS = 600_000
 POLL_MS = 3000
@@ -120,7 +121,7 @@ def test_what_was_taken_over_and_is_done_does_not_come_again(store: Path) -> Non
         assert broker.stop() == 0
     assert len(in_log(store)) == 2
     forget_ours(store)
-    with RunningBroker(store, SMALL) as broker:
+    with RunningBroker(store, EXPORTS_NOT) as broker:
         client = PopClient(broker.address, "G", "T")
         assert all(client.ack(one).code == 0 for one in taken)
         assert broker.stop() == 0
@@ -128,7 +129,7 @@ def test_what_was_taken_over_and_is_done_does_not_come_again(store: Path) -> Non
 
 
 def test_messages_without_a_stop_that_exports_stay_in_memory_alone(store: Path) -> None:
-    with RunningBroker(store, SMALL) as broker:
+    with RunningBroker(store, EXPORTS_NOT) as broker:
         make_topic(broker.address, "T", 1)
         send(broker.address, "T", 3)
         assert len(PopClient(broker.address, "G", "T").pop(3, LONG_MS)) == 3
