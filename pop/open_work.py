@@ -19,7 +19,7 @@ from ringmq.pop.log_place import Log, LogPlace, compare
 from ringmq.pop.memory import PopMemory, describe
 from ringmq.pop.memory_copy import newest_copy
 from ringmq.pop.names import IDS_END, Names
-from ringmq.pop.promotion import LAST_SECONDS, is_behind_records, take_copy
+from ringmq.pop.promotion import take_copy
 from ringmq.pop.record_notice import read_notice
 from ringmq.pop.record_scan import revive_topics
 from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
@@ -90,9 +90,6 @@ def _memory(look: StoreLook, config: BrokerConfig, root: Path) -> PopMemory | No
         text = f"{memory.folder}: a start that died has left it half-filled; the records in the log tell what is open"
     elif is_of_another_broker(root, look.log_end, is_clean=bool(memory.header.clean)):
         text = f"{memory.folder}: another broker has had the store since; its records tell what is open"
-    elif run_of_copy(memory.folder) and is_behind_records(look, memory.header):
-        text = f"{memory.folder}: the log has later check points than the copy of the master's memory"
-        text += "; the records in the log tell what is open"
     elif not _is_of_log(look, memory):
         text = f"{memory.folder}: the log is not the one of this memory; groups of POP go on at their consumer offsets"
     else:
@@ -129,14 +126,14 @@ def _check(look: StoreLook, memory: PopMemory) -> bool | None:
         names.pass_over(found.highest_id)
         was_copy = run_of_copy(memory.folder) != 0
         if was_copy:
-            take_copy(names, memory.folder, was_cut=memory.was_cut)
+            _take_copy(look, memory, names)
         is_empty = not found.entries and not found.has_ahead
         restarts = names.ids_left < FEW_IDS and is_empty and bool(memory.header.clean)
         fault = memory.fault_of_image()
         is_whole = found.is_within and not restarts and not memory.header.failed_errno and not fault
         has_entries = found.entries > 0 if is_whole else _cut_back(look, memory, names, births, restarts=restarts)
         names.keep(found.live)
-        _tell(memory, names.damaged, was_copy=was_copy)
+        _tell(memory, names.damaged, was_cut=memory.was_cut and not was_copy)
         if fault:
             log.warning("%s", f"{memory.folder / IMAGE}: {fault}; the segment has all, and the image is written anew")
     finally:
@@ -147,6 +144,15 @@ def _check(look: StoreLook, memory: PopMemory) -> bool | None:
     if not is_whole:
         _save(memory)
     return has_entries
+
+
+def _take_copy(look: StoreLook, memory: PopMemory, names: Names) -> None:
+    lowered = take_copy(look, memory, names)
+    text = f"{memory.folder}: open messages are those of the former master"
+    log.info("%s", f"{text}; pops and acks of its last two seconds may come again")
+    if lowered:
+        text = f"{memory.folder}: check points of the former master are newer than the copy in {lowered} queues"
+        log.info("%s", f"{text}; the messages behind come again")
 
 
 def _save(memory: PopMemory) -> None:
@@ -202,11 +208,9 @@ def _tell_clamped(memory: PopMemory, done: Clamped, damaged: int) -> None:
         log.info("%s", f"{memory.folder}: {done.gone} windows have no topic any more and have ended")
 
 
-def _tell(memory: PopMemory, damaged_names: int, *, was_copy: bool) -> None:
+def _tell(memory: PopMemory, damaged_names: int, *, was_cut: bool) -> None:
     if damaged_names:
         text = f"{memory.folder}: {damaged_names} names of windows are damaged"
         log.warning("%s", f"{text}; groups of POP go on at their consumer offsets there")
-    if was_copy:
-        log.info("%s", f"{memory.folder}: open messages are those of the former master; {LAST_SECONDS}")
-    elif memory.was_cut:
+    if was_cut:
         log.info("%s", f"{memory.folder}: the machine went down; the last second of pops and acks may come again")

@@ -58,26 +58,23 @@ class RecordScan:
                 elif record.topic == layout.TIMER_TOPIC and (found := _waiting(record, read_ms)) is not None:
                     yield found
 
-    def has_check_point_behind(self, since: int, dispatched: int, log_end: int) -> bool:
-        """True if a check point was written at or behind `since` of the log. One that the timer has delivered there is
+    def written_check_points(self, since: int, dispatched: int, log_end: int) -> Iterator[Found]:
+        """Check points that were written at or behind `since` of the log. Those that the timer has delivered there are
         older. Raises OSError."""
         for topic in revive_topics(self._store.config.root):
             for name in self._store.queue_names([topic]):
                 queue = self._store.queue(topic, name.queue_id)
-                if isinstance(queue, ConsumeQueue) and self._has_written(queue, since):
-                    return True
-        if any(found.tag == CHECK_POINT for found in self.timed(0, 0, since)):
-            return True
-        scanned = self._store.commit_log.scan(max(since, dispatched), log_end) if dispatched < log_end else ()
-        return any(_is_written_check_point(record) for _, record in scanned)
-
-    def _has_written(self, queue: ConsumeQueue, since: int) -> bool:
-        first, end = self._bounds(queue, queue.offsets_at([since])[0])
-        for unit in queue.units(first, end):
-            record = self._store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
-            if record is not None and _is_written_check_point(record):
-                return True
-        return False
+                if not isinstance(queue, ConsumeQueue):
+                    continue
+                for unit in queue.units(*self._bounds(queue, queue.offsets_at([since])[0])):
+                    record = self._store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
+                    if record is not None and _is_written_check_point(record):
+                        yield _found(record, name.queue_id)
+        yield from (found for found in self.timed(0, 0, since) if found.tag == CHECK_POINT)
+        if dispatched < log_end:
+            for _, record in self._store.commit_log.scan(max(since, dispatched), log_end):
+                if _is_written_check_point(record):
+                    yield _found(record, record.queue_id)
 
     def _revived(self, topic: str) -> Iterator[Found]:
         for name in self._store.queue_names([topic]):

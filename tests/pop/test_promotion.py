@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.pop import open_work
 from ringmq.pop.copy_mark import mark_copy, run_of_copy
-from ringmq.pop.image_file import IMAGE
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.names import RESERVED, Names
-from ringmq.pop.record_scan import RecordScan
+from ringmq.pop.record_scan import Found, RecordScan
+from ringmq.pop.revive_records import CHECK_POINT, CheckPoint, Pop, check_point_body
 from ringmq.services.kit.clocks import monotonic_ms
 from ringmq.store.layout import TIMER_TOPIC
 from ringmq.store.message_store import MessageStore
@@ -40,6 +41,20 @@ class Slave(Broker):
         worker.die()
         cut_power(self.root)
         mark_copy(self.root / "pop", 7)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.offsets: dict[tuple[str, tuple[str, int]], int] = {}
+        self.plane.group_find = lambda group: group
+        self.plane.offset_get = lambda group, slot: self.offsets.get((group, slot), -1)
+        self.plane.offset_put = lambda group, slot, offset: self.offsets.update({(group, slot): offset})
+
+    def look(self, config: BrokerConfig, root: Path) -> Any:
+        found = super().look(config, root)
+        found.topics.queue = lambda topic, queue_id: (
+            (topic, (topic, queue_id)) if (topic, queue_id) in self.queues else None
+        )
+        return found
 
     def _is_written(self, worker: Worker) -> int:
         worker.snapshots.turn(monotonic_ms())
@@ -90,25 +105,44 @@ def test_a_copy_of_a_clean_stop_lacks_no_id(slave: Slave) -> None:
     assert slave.first_free_id() == 2
 
 
-@pytest.mark.parametrize("is_behind", [False, True])
-def test_later_check_points_tell_more_than_the_copy(
-    slave: Slave, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_behind: bool
+def check_point(*offsets: int, topic: str = "T") -> Found:
+    pop = Pop(topic, "G", 0, offsets[0], 5, "broker-a")
+    body = check_point_body(CheckPoint(pop, 60_000, tuple(offset - offsets[0] for offset in offsets)))
+    return Found(CHECK_POINT, body, 0)
+
+
+@pytest.mark.parametrize(
+    ("points", "committed", "wanted"),
+    [
+        ([check_point(880, 899)], 950, 950),
+        ([check_point(880, 905), check_point(902, 903), check_point(930)], 950, 902),
+        ([check_point(905)], 904, 904),
+        ([check_point(905), Found(CHECK_POINT, b"{", 0)], -1, -1),
+        ([check_point(905, topic="U")], 950, 950),
+        ([check_point(3, topic="N"), check_point(7, topic="N")], 950, 950),
+    ],
+    ids=["known", "unknown", "low offset", "no offset", "no queue", "another queue"],
+)  # fmt: skip
+def test_check_points_that_the_copy_does_not_know_hold_back_offsets(
+    slave: Slave, monkeypatch: pytest.MonkeyPatch, points: list[Found], committed: int, wanted: int
 ) -> None:
-    """A master that stops writes what is open into the log, and consumer offsets behind it."""
+    """A master that stops writes what is open into the log, and consumer offsets behind it. Messages from the first one
+    on that the copy does not know come again."""
     asked: list[tuple[int, ...]] = []
 
-    def has_check_point_behind(scan: RecordScan, *offsets: int) -> bool:
+    def written_check_points(scan: RecordScan, *offsets: int) -> list[Found]:
         asked.append(offsets)
-        return is_behind
+        return points
 
     slave.take_copy()
     slave.log += bytes(500)
-    monkeypatch.setattr(RecordScan, "has_check_point_behind", has_check_point_behind)
-    monkeypatch.setattr(open_work, "take_over", lambda look: True)
+    slave.queues["N", 0] = (950, 0)
+    slave.offsets |= {("G", ("T", 0)): committed, ("G", ("N", 0)): 950}
+    monkeypatch.setattr(RecordScan, "written_check_points", written_check_points)
     assert slave.starts()
     assert asked == [(10_000, 10_500, 10_500)], "behind the moment of the copy"
-    assert (slave.root / "pop" / IMAGE).exists() != is_behind
-    assert ("than the copy of the master's memory" in caplog.text) == is_behind
+    assert slave.offsets["G", ("T", 0)] == wanted
+    assert slave.offsets["G", ("N", 0)] == (3 if "N" in str(points[0].body) else 950), "no window of the copy has it"
     assert not run_of_copy(slave.root / "pop")
 
 
@@ -116,9 +150,10 @@ def test_own_memory_is_not_compared_with_records(slave: Slave, monkeypatch: pyte
     """It is true of the whole log."""
     slave.take_copy()
     (slave.root / "pop" / "copy").unlink()
-    monkeypatch.setattr(RecordScan, "has_check_point_behind", lambda scan, *offsets: True)
+    slave.offsets["G", ("T", 0)] = 950
+    monkeypatch.setattr(RecordScan, "written_check_points", lambda scan, *offsets: [check_point(905)])
     assert slave.starts()
-    assert (slave.root / "pop" / IMAGE).exists()
+    assert slave.offsets["G", ("T", 0)] == 950
 
 
 def test_a_log_that_lacks_what_the_copy_tells_of_is_another(slave: Slave, caplog: pytest.LogCaptureFixture) -> None:
@@ -143,11 +178,14 @@ def test_check_points_are_found_by_their_place(pop_copy: Path, tmp_path: Path) -
         if is_check_point and record.topic != TIMER_TOPIC and "TIMER_OUT_MS" not in record.properties:
             direct = record.commit_log_offset
     assert 0 < direct < waiting
-    assert scan.has_check_point_behind(waiting, end, end)
-    assert not scan.has_check_point_behind(ends[waiting], end, end)
+
+    def count(since: int, dispatched: int = end) -> int:
+        return sum(1 for _ in scan.written_check_points(since, dispatched, end))
+
+    assert (count(waiting), count(ends[waiting])) == (1, 0)
     timer = pop_copy / "consumequeue" / TIMER_TOPIC
     timer.rename(tmp_path / "timer")
-    assert scan.has_check_point_behind(direct, end, end)
-    assert not scan.has_check_point_behind(ends[direct], end, end), "what the timer has delivered is older"
-    assert scan.has_check_point_behind(ends[direct], 0, end) and scan.has_check_point_behind(0, waiting, end)
-    assert not scan.has_check_point_behind(ends[waiting], 0, end)
+    assert count(direct) == 1
+    assert count(ends[direct]) == 0, "what the timer has delivered is older"
+    assert count(0, waiting) == count(0) + 1, "no queue has it yet"
+    assert count(ends[waiting], 0) == 0
