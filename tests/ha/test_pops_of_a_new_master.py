@@ -9,6 +9,7 @@ from ringmq.native import lib
 from ringmq.pop.copy_mark import run_of_copy
 from ringmq.pop.image_file import has_image
 from ringmq.pop.memory_copy import image_copy
+from ringmq.store.config_files import load_config
 from tests.ha.test_pair import MASTER, NAMED, SLAVE, wait_for_slave
 from tests.pop.pop_client import PopClient, Taken
 from tests.pop.test_pop_broker import committed, found, send
@@ -17,7 +18,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 LONELY = {**MASTER, "brokerRole": "ASYNC_MASTER"}
-QUICK = {**NAMED, "ringmqSlaveSyncPeriod": 500}
+QUICK = {**NAMED, "ringmqSlaveSyncPeriod": 500, "ringmqPopExportAtStop": True}
 HOUR_MS = 3_600_000
 TAKEN, ACKED, BATCH = 40, 25, 8
 BODIES = [b"%02d" % number for number in range(60)]
@@ -38,11 +39,9 @@ def open_in(store: Path) -> tuple[int, int]:
 
 
 def wait_for_tables(store: Path, *names: str) -> None:
-    topics, groups = store / "config" / "topics.json", store / "config" / "subscriptionGroup.json"
-
     def are_there() -> bool:
-        text = "".join(path.read_text() for path in (topics, groups) if path.exists())
-        return all(f'"{name}"' in text for name in names)
+        tables = load_config(store, "topics.json"), load_config(store, "subscriptionGroup.json")
+        return all(f"'{name}'" in str(tables) for name in names)
 
     wait_until(are_there, "the slave has the master's topics and groups")
 
@@ -74,8 +73,8 @@ def first_batch(client: PopClient) -> list[Taken]:
     return batch
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
-def test_a_new_master_goes_on_with_open_messages(tmp_path: Path, *, is_killed: bool) -> None:
+@pytest.mark.parametrize("end", ["all killed", "master killed", "all stopped"])
+def test_a_new_master_goes_on_with_open_messages(tmp_path: Path, end: str) -> None:
     store = tmp_path / "slave"
     with RunningBroker(tmp_path / "master", {**MASTER, **QUICK}) as master:
         make_topic(master.address, "T", 2)
@@ -97,8 +96,12 @@ def test_a_new_master_goes_on_with_open_messages(tmp_path: Path, *, is_killed: b
             wait_for_tables(store, "T", "Ordered", "G", "O", "A", RETRY)
             wanted = TAKEN - ACKED, BATCH - 1
             wait_until(lambda: open_in(store) == wanted, "the slave has them", state=lambda: open_in(store))
-            master.kill_all()
-            if is_killed:
+            if end == "all stopped":
+                assert master.stop() == 0
+                wait_for_slave(master, slave)
+            else:
+                master.kill_all()
+            if end == "all killed":
                 slave.kill_all()
             else:
                 assert slave.stop() == 0
