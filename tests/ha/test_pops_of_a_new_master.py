@@ -97,8 +97,7 @@ def test_a_new_master_goes_on_with_open_messages(tmp_path: Path, end: str) -> No
             wanted = TAKEN - ACKED, BATCH - 1
             wait_until(lambda: open_in(store) == wanted, "the slave has them", state=lambda: open_in(store))
             if end == "all stopped":
-                assert master.stop() == 0
-                wait_for_slave(master, slave)
+                assert master.stop() == 0  # it writes check points, which the slave may get or not
             else:
                 master.kill_all()
             if end == "all killed":
