@@ -25,6 +25,8 @@ SMALL_FILES: dict[str, Any] = {
     "fileReservedTime": 87_600,
 }
 QUICK = {"haSendHeartbeatInterval": 1000}
+SELDOM = {"timerFlushIntervalMs": 4000}
+"""Each flush of a stock broker takes 0.15 s of a CPU, by default each second (`tests/server_pool.py`)."""
 SLAVE = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
 
 
@@ -91,7 +93,7 @@ class StockNode:
         self._namesrv = namesrv
         self._port = free_broker_port()
         self.address = f"127.0.0.1:{self._port}"
-        self._settings = {**SMALL_FILES, **QUICK, **settings}
+        self._settings = {**SMALL_FILES, **QUICK, **SELDOM, **settings}
         self.start()
 
     def start(self, **more: Any) -> None:
