@@ -240,10 +240,10 @@ def test_a_new_group_misses_no_first_message(server: Server, stock_client: Stock
         assert missed == []
 
 
-def test_a_thousand_topics(server: Server, stock_client: StockClient) -> None:
-    seen = stock_client.call("manyTopics", server.namesrv, topic="Many", count=1000, timeout_s=400)
+def test_hundreds_of_topics(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("manyTopics", server.namesrv, topic="Many", count=300, timeout_s=200)
     print(f"seconds since the start: {seen.pop('seconds')}")
-    assert seen == {"listed": 1000, "received": 1000, "wrong": []}
+    assert seen == {"listed": 300, "received": 300, "wrong": []}
 
 
 def test_body_digests_are_of_the_bytes(stock_client: StockClient, server: Server) -> None:
