@@ -18,8 +18,9 @@ from tests.conformance.stock_client import StockClient
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VARIANTS = ("crash-kill9", "crash-torn", "crash-torn-body", "crash-live")
-# Golden files keep the time at which they were recorded, which is past any ordinary retention.
-KEEP = {"fileReservedTime": 87_600}
+# Golden files keep the time at which they were recorded, which is past any ordinary retention. A check of their halves
+# would add copies.
+KEEP = {"fileReservedTime": 87_600, "transactionCheckInterval": 3_600_000}
 SERVED_FIELDS = (
     *("topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "flag", "bornTimestamp", "storeTimestamp"),
     *("bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "properties", "bodyCRC"),
@@ -57,13 +58,15 @@ def check_served(served: dict[str, Any], entry: dict[str, Any]) -> None:
     assert served["sysFlag"] == entry["sysFlag"] & ~1
 
 
-def test_every_record_of_the_manifest_is_served_by_its_id(
+def test_records_of_the_manifest_are_served_by_their_ids(
     basic: Server, stock_client: StockClient, manifest: list[dict[str, Any]]
 ) -> None:
-    wanted = [[entry["topic"], entry["commitLogOffset"]] for entry in manifest]
+    """Every fifth one, and all that the pulls below leave out."""
+    chosen = [one for number, one in enumerate(manifest) if number % 5 == 0 or one["topic"] == "GoldBatchCQ"]
+    wanted = [[entry["topic"], entry["commitLogOffset"]] for entry in chosen]
     seen = stock_client.call("viewRecords", basic.namesrv, records=wanted)
     assert [served for served in seen if "error" in served] == []
-    for served, entry in zip(seen, manifest, strict=True):
+    for served, entry in zip(seen, chosen, strict=True):
         check_served(served, entry)
 
 

@@ -86,7 +86,7 @@ def written(
 ) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
     """For "stock" and "judged" (a broker of the kind): a copy of the store at the end, and the answers."""
     found = {}
-    for name, its_kind in (("stock", "stock"), ("judged", kind)):
+    for name, its_kind in (("stock", "stock-broker"), ("judged", kind)):
         server = started(its_kind, "bytes", settings=SETTINGS)
         for topic, queues in TOPICS.items():
             stock_client.call("createTopic", server.namesrv, topic=topic, queues=queues)
@@ -95,7 +95,7 @@ def written(
             for code, ext, body in itertools.chain(requests(), requests_without_key()):
                 answers.append(wire.request(code, ext, body))
         wait_until_indexed(stock_client, server)
-        if its_kind == "stock":
+        if name == "stock":
             server.kill()  # saves 10 s; all that is compared is mapped and so is in its files
         else:
             server.stop()

@@ -48,7 +48,7 @@ def test_the_stock_consumer_gets_the_same_messages(
 ) -> None:
     rows = rows_of(golden, minPartitions="5")
     copy = Path(shutil.copytree(golden, tmp_path_factory.mktemp("spark-rows-stock") / "store"))
-    server = started("stock", "spark-rows", settings=golden_settings(), store=copy)
+    server = started("stock-broker", "spark-rows", settings=golden_settings(), store=copy)
     topics = sorted({topic for topic, _, _ in rows})
     seen = stock_client.call("readTopics", server.namesrv, topics=topics)
     messages = {(m["topic"], m["queueId"], m["queueOffset"]): m for m in seen}
