@@ -50,7 +50,7 @@ def harness_in_use() -> Harness:
 HARNESS = harness_in_use()
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     code=st.sampled_from(sorted(BROKER)) | st.integers(-5, 2000),
     ext=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=14),

@@ -1,6 +1,6 @@
 """The cores keep what they promise in simulated groups under faults; and broken rules are noticed.
 
-RINGMQ_SIMULATION_SEEDS says how many seeds (a few hundred by default); `python -m tests.ha.simulation --seeds 20000`
+RINGMQ_SIMULATION_SEEDS says how many seeds (150 by default); `python -m tests.ha.simulation --seeds 20000`
 runs as many without pytest and tells the story of each one that fails.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from ringmq.ha import handshake, master_core, master_peer, replica_policy, replica_watermark, slave_core, waiter
 from tests.ha.simulation import Simulation
 
-SEEDS = int(os.environ.get("RINGMQ_SIMULATION_SEEDS", "400"))
+SEEDS = int(os.environ.get("RINGMQ_SIMULATION_SEEDS", "150"))
 BROKEN_RULE_SEEDS = 400
 Patch = pytest.MonkeyPatch
 

@@ -26,7 +26,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_random_slaves(driver: Path, tmp_path: Path, seed: int) -> None:
     command = [driver, str(seed), "30000", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
