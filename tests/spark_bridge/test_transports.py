@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
 from ringmq.spark_bridge.schema import COLUMNS
 from ringmq.spark_bridge.slice_reader import read_slice
-from ringmq.spark_bridge.slices import BrokerLocation, Slice
+from ringmq.spark_bridge.slices import Slice
 from tests.conformance import servers
 from tests.raw_client import RawClient
 from tests.spark_bridge.golden_broker import start_on_golden
@@ -224,41 +223,3 @@ def test_a_host_without_the_c_core_pulls(ringmq: servers.Server) -> None:
 def test_a_name_server_that_nobody_answers_for() -> None:
     with pytest.raises(ReadError, match=r"bootstrap 127.0.0.1:1: no answer about .*: no connection"):
         plan(bootstrap="127.0.0.1:1")
-
-
-@pytest.mark.stock
-@pytest.mark.skipif(shutil.which("java") is None or shutil.which("mvn") is None, reason="needs Java and Maven")
-@pytest.mark.timeout(300)
-def test_a_stock_broker(tmp_path: Path, golden_store: Path) -> None:
-    """A stock broker on a copy of the golden store gives what shared memory finds in it."""
-    server = start_on_golden("stock", tmp_path)
-    try:
-        check_stock(server, golden_store)
-    finally:
-        server.close()
-
-
-def check_stock(server: servers.Server, golden_store: Path) -> None:
-    topics = {"subscribePattern": "Gold.*"}
-    by_files = plan(store=str(golden_store), **topics)
-    by_broker = plan(bootstrap=server.namesrv, minPartitions="4", **topics)
-    assert {part.broker for part in by_broker} == {BrokerLocation(servers.BROKER_NAME, server.broker)}
-    assert len(by_broker) >= 4
-    expected = {str(row) for part in by_files for row in rows_of(part, SHM)}
-    found = [row for part in by_broker for row in rows_of(part, ReadSettings())]
-    assert len({str(row) for row in found}) == len(found)
-    assert expected <= {str(row) for row in found}
-    more = {row[OF_THE_RECORD.index("topic")] for row in found if str(row) not in expected}
-    due = {"GoldDelay", "GoldTimer"}  # what was due since the store was recorded is delivered now, or a moment later
-    assert more <= due
-    files = open_catalog(parse_options({"store": str(golden_store), **topics}))
-    broker = open_catalog(parse_options({"bootstrap": server.namesrv, **topics}))
-    for key in files.queues():
-        other = key._replace(broker=servers.BROKER_NAME)
-        if key.topic in due:
-            assert broker.bounds(other) >= files.bounds(key)
-        else:
-            assert broker.bounds(other) == files.bounds(key), key
-        assert broker.offset_at(other, 0) == files.offset_at(key, 0)
-        if key.topic != "GoldBatchCQ":  # stock names the last batch of such a queue for every later time
-            assert broker.offset_at(other, 1 << 45) is None

@@ -1,9 +1,7 @@
 """Tasks of a write at a real broker, without Spark: sent straight, staged, run again in another order, and at stock."""
 
 import datetime
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +12,6 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.spark_bridge.sink.options import WriteOptions
 from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write
 from ringmq.spark_bridge.sink.task import Attempt, Written, stage, write_directly
-from tests.conformance import servers
 from tests.staging import bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -131,22 +128,3 @@ def test_rows_with_a_time_come_at_it(broker: RunningBroker) -> None:
     later, now = sorted(messages_of(broker.address, "Timer"), key=lambda message: bytes(message.body))
     assert later.store_timestamp_ms >= int(soon.timestamp() * 1000)
     assert "TIMER_DELIVER_MS" in later.properties and "TIMER_DELIVER_MS" not in now.properties
-
-
-@pytest.mark.stock
-def test_a_stock_broker_takes_rows_at_least_once_and_delays(tmp_path: Path) -> None:
-    server = servers.start("stock", tmp_path)
-    try:
-        address, namesrv = server.broker, server.namesrv
-        make_topic(address, "Stock", 2)
-        plan = plan_stream_write(WriteOptions(namesrv, "Stock", chunk_bytes=4096), [*VALUE, ("delayLevel", "int")])
-        assert plan.staging is None
-        levels = pa.array([None] * 100 + [1], pa.int32())
-        values = pa.array([*rows("s", 100), b"delayed"])
-        assert write_directly(plan, iter([pa.record_batch({"value": values, "delayLevel": levels})])).rows == 101
-        began = time.monotonic()
-        found = settled(address, "Stock", 101)
-        assert sorted(found) == sorted([*rows("s", 100), b"delayed"])
-        assert time.monotonic() - began > 0.3, "level 1 is a second"
-    finally:
-        server.stop()
