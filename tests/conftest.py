@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ringmq.loadtest.load.program import fork_programs
 from tests.suite.groups import group_of, uses_stock
@@ -44,8 +45,10 @@ class LogLines(logging.Handler):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Servers and commands of the tests are forked from an image of programs."""
+    """Servers and commands of the tests are forked from an image of programs. No example of hypothesis is too slow."""
     fork_programs()
+    settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any speed")
 
 
 @pytest.fixture

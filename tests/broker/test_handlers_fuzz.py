@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.broker.requests.request import Hangup, Push, Release, Reply, Run
@@ -50,7 +50,7 @@ def harness_in_use() -> Harness:
 HARNESS = harness_in_use()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250)
 @given(
     code=st.sampled_from(sorted(BROKER)) | st.integers(-5, 2000),
     ext=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=14),

@@ -47,7 +47,7 @@ NUMBER_TEXTS = st.one_of(
 ).filter(lambda text: text and not {"\x01", "\x02"} & set(text) and text.isprintable())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(NUMBER_TEXTS, st.sampled_from(["5", "5000000000", "5.5", "-5", "TRUE", "'5'", "b"]), NUMBER_TEXTS)
 def test_texts_as_numbers(text: str, other: str, second: str) -> None:
     for sign in ("=", ">", "<="):
@@ -81,7 +81,7 @@ def last_value(properties: bytes, name: bytes) -> bytes | None:
     return found
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(st.lists(st.sampled_from([b"a", b"5", b"aa", b"\x00", b"\x01", b"\x02", b"5" * 13]), max_size=40).map(b"".join))
 def test_values_stand_where_separators_say(properties: bytes) -> None:
     value = last_value(properties, b"a")

@@ -102,7 +102,7 @@ def test_an_empty_slave_is_told_where_the_stream_starts(tmp_path: Path) -> None:
     assert kit.marks.append_offset == 0
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_cutting_of_the_stream_gives_the_same_log_and_queues(
     tmp_path_factory: pytest.TempPathFactory, log: bytes, data: st.DataObject
@@ -235,7 +235,7 @@ def test_an_impossible_value_is_replicated_and_left_out(tmp_path: Path, log: byt
     assert sorted(units) == [slot for slot in places if slot != first]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 20_000), value=st.integers(1, 255), size=st.integers(900, 9000))
 def test_the_twin_refuses_the_same_streams(
     tmp_path_factory: pytest.TempPathFactory, log: bytes, at: int, value: int, size: int

@@ -229,7 +229,7 @@ TOPICS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(send=SENDS, rules=RULE_SETS, topic=TOPICS, approved=st.booleans(), turn=st.sampled_from([0, 1, 77, 2**32 - 1]))
 def test_the_c_core_and_its_twin_agree(
     send: Send, rules: tuple[Rule, ...], topic: TopicState, approved: bool, turn: int

@@ -138,7 +138,7 @@ def test_remarks_say_what_was_asked_and_what_is_allowed(fault: TimeAsked, stock:
     assert lib.rmq_time_code(fault) == (1 if fault in (TimeAsked.DISABLED, TimeAsked.SLOT_FULL) else 13)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     limit=st.one_of(st.integers(0, 9), st.integers(0, 2**31 - 1)), messages=st.integers(-5, 2**31 - 1),
     near=st.booleans(), chance=st.integers(0, CHANCES - 1),

@@ -269,7 +269,7 @@ OFFSETS = st.integers(0, 3).map(lambda step: 100 * step)
 MARKS = st.builds(Watermarks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLED]), st.booleans(), st.booleans())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(waits=WAITS, end=OFFSETS, waited_ms=st.sampled_from([0, 500, 2500, 4000, 7000, 20_000]), marks=MARKS)
 def test_the_twin_gives_the_same_verdict(
     stage: Stage, waits: WaitSettings, end: int, waited_ms: int, marks: Watermarks

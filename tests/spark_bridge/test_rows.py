@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.spark_bridge.native_rows import NativeRows
@@ -110,7 +110,7 @@ def encoded(fields: list[Fields], start: int) -> bytes:
     return data
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(
     fields=st.lists(records, max_size=8),
     changes=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=3),
@@ -128,7 +128,7 @@ def test_made_and_damaged_records(
     assert_same_log(bytes(data), ANYWHERE if anywhere else 100, WANTED, tuple(sorted(columns)), batch_rows=batch_rows)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80)
 @given(
     fields=st.lists(records, min_size=1, max_size=6),
     changes=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=2),

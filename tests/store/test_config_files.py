@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ringmq.fastjson import reader
@@ -110,7 +110,6 @@ def told(read: Callable[[str], object], text: str) -> str:
         return f"refused: {error}"
 
 
-@settings(deadline=None)
 @given(text=TEXTS, at=st.integers(0, 60), put=st.sampled_from(["", ",", "}", "{", '"', "\x01", " ", "\ufeff", "x"]))
 @example(text='{"a":' * (DEPTH_MAX + 1) + "{}" + "}" * (DEPTH_MAX + 1), at=0, put="")
 @example(text='{"a":' * DEPTH_MAX + "{}" + "}" * DEPTH_MAX, at=0, put="")

@@ -63,7 +63,7 @@ topics = text.filter(lambda name: is_topic_name(name.encode()))
 pairs = st.lists(st.tuples(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", "", "TAG"]), words), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(pairs, topics, st.binary(max_size=40)), min_size=1, max_size=4))
 def test_any_properties(records: list[tuple[list[tuple[str, str]], str, bytes]]) -> None:
     data = b""
@@ -74,7 +74,7 @@ def test_any_properties(records: list[tuple[list[tuple[str, str]], str, bytes]])
     _assert_equal(data, plain=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=40))
 def test_malformed_utf8_is_hashed_alike_by_kernel_and_c(junk: bytes) -> None:
     tag = junk.translate(None, b"\x00\x01\x02")

@@ -134,7 +134,7 @@ def test_random_copies(seed: int) -> None:
     assert not [cause for cause in Cause if not met[cause] and cause not in (Cause.BODY, Cause.PROPERTIES)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.sampled_from([b"A", b"B", b""]), st.sampled_from([b"\x01", b"", b"\x01\x01"]),
                        st.sampled_from([b"1", b"", b"x", b"\0"]), st.sampled_from([b"\x02", b"", b"\x02\x02"]))),
@@ -146,7 +146,7 @@ def test_any_pairs(pieces: list[tuple[bytes, ...]], kinds: list[tuple[EditKind, 
     both([RecordCopy(stored(properties=b"".join(b"".join(piece) for piece in pieces)), edits=edits)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_damaged_records(data: st.DataObject) -> None:
     raw = bytearray(

@@ -39,13 +39,13 @@ def _assert_same(data: bytes) -> None:
             )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_any_bytes(data: bytes) -> None:
     _assert_same(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(body, properties, st.text(max_size=140).map(str.encode), st.data())
 def test_corrupted_records(body: bytes, properties: bytes, topic: bytes, data: st.DataObject) -> None:
     raw = bytearray(encode(3, 0, body, properties, topic[:200]))
@@ -65,7 +65,7 @@ def test_a_record_whose_size_cuts_a_field(sys_flag: int) -> None:
         _assert_same(bytes(whole[:end]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=60))
 def test_properties_state_and_lookup(raw: bytes) -> None:
     data = ffi.from_buffer(raw)

@@ -27,7 +27,7 @@ def count_in_c(properties: bytes, sys_flag: int, is_batch: bool) -> int:
     return int(lib.rmq_message_count(keys, sys_flag, is_batch))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts, st.sampled_from([0, layout.INNER_BATCH]), st.booleans())
 @example("0" * 5000 + "7", layout.INNER_BATCH, True)
 @example("-0", layout.INNER_BATCH, True)

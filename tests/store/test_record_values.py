@@ -45,7 +45,7 @@ def test_the_numbers_are_those_of_the_c_core() -> None:
         assert getattr(record_values, name) == getattr(lib, f"RMQ_VALUE_{name}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from([0, 4, 8, 12, 0x10, 0x34]), numbers, numbers, numbers, st.binary(max_size=260))
 def test_c_and_python_agree(sys_flag: int, queue_id: int, queue_offset: int, place: int, topic: bytes) -> None:
     raw = bytearray(encode(3, 77, b"body", b"TAGS\x01A\x02", topic))
