@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from ringmq.loadtest.bench import pops, timers, waiting_pops, waiting_timers
+from ringmq.loadtest.bench import open_pops, pops, timers, waiting_pops, waiting_timers
 from ringmq.loadtest.bench.delays import LEVELS, beside_waiting, delayed_sends, due_at_once, lateness
 from ringmq.loadtest.bench.restart import restart_row
 from ringmq.loadtest.bench.rows import (
@@ -81,6 +81,11 @@ ROWS: tuple[BenchRow, ...] = (
              settings=pops.SETTINGS),
     BenchRow("pop-wave", "20,000 open messages that are due at once, until pops have found them", RATE, "msg/s",
              goals(f"{RATE} >=5x stock"), pops.revival_row(20_000, 0.0), settings=pops.SETTINGS),
+    BenchRow("pop-log-bytes", "handlers of 30 s, 10,000 open, pops of 32 with an ack each: bytes of log a message",
+             "log_bytes", "B", goals("log_bytes <=0.25x stock"), open_pops.log_bytes_row(), POPPING,
+             settings=pops.SETTINGS),
+    BenchRow("pop-logged-acks", "acks behind a restart, 1,000,000 open by check points in the log, to those without",
+             "to_plain", "x", goals("to_plain >=0.5"), None, POPPING[1:], alone=open_pops.logged_acks_row),
     BenchRow("poll-late", "20,000/s: p99 from send to receipt of 64 waiting pops, and of pulls", "p99_ms", "ms",
              goals("to_pulls <=2"), waiting_pops.late_row, POPPING, settings=waiting_pops.SETTINGS),
     BenchRow("poll-wake", "one message to 10,000 waiting pops of one group, until one has it", "p99_ms", "ms",

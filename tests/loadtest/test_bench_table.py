@@ -103,6 +103,8 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("pop-revival", "p99_ms"): "<=50",
         ("pop-revival", "max_ms"): "<=0.1x stock",
         ("pop-wave", "messages_per_s"): ">=5x stock",
+        ("pop-log-bytes", "log_bytes"): "<=0.25x stock",
+        ("pop-logged-acks", "to_plain"): ">=0.5",
         ("poll-late", "to_pulls"): "<=2",
         ("poll-wake", "p99_ms"): "<=5",
         ("poll-groups", "p99_ms"): "<=100",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringmq.loadtest.bench import pops, waiting_pops
+from ringmq.loadtest.bench import open_pops, pops, waiting_pops
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.pops import serves_pop
 from ringmq.loadtest.load.targets import RingmqTarget
@@ -51,6 +51,22 @@ def test_messages_that_come_back(target: tuple[Context, RingmqTarget], monkeypat
     assert measured.ok, measured.note
     assert measured.values["max_ms"] >= measured.values["p99_ms"] >= measured.values["p50_ms"] >= 0
     assert measured.values[RATE] > 0
+
+
+def test_bytes_of_log_of_slow_handlers(target: tuple[Context, RingmqTarget]) -> None:
+    measured = open_pops.log_bytes_row(640, 1.0)(*target)
+    assert measured.ok, measured.note
+    assert 0 <= measured.values["log_bytes"] < 10, "no record a message"
+
+
+def test_acknowledgements_behind_a_restart(
+    target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(open_pops, "OPEN_IN_LOG", 3200)
+    measured = open_pops.logged_acks_row(target[0], RingmqTarget.name)
+    assert measured.ok, measured.note
+    assert measured.note.count("3200 open, 3200 acknowledged, 0 refused") == 2
+    assert measured.values["to_plain"] == measured.values[RATE] / measured.values["plain_per_s"] > 0
 
 
 def test_pops_and_pulls_that_wait(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
