@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from ringmq.pop.check_points import Ending
@@ -19,8 +19,13 @@ class Points(Protocol):
     def open(self, place: int, start_offset: int, pop_time_ms: int) -> Collection[int]: ...
 
 
-def endings_of(points: Points, windows: Mapping[Key, Window], found: OpenPops, now_ms: int) -> list[Ending]:
-    """Compare the records in the timer with the windows.
+def endings_of(
+    points: Points, windows: Mapping[Key, Window], following: Callable[[Key], int], found: OpenPops, now_ms: int
+) -> list[Ending]:
+    """Compare the records in the timer with the windows. `following`: the offset at which a group goes on.
+
+    Messages from there on are not done, whatever the windows have: the group was set back, or the records were left
+    out at a start. A start behind a death would pass them over if an acknowledgement named them.
 
     A pop whose check point stays in the timer gets no second one. One that leaves it about now may be handled with the
     revive queue by this stop, so the pop gets another one: a RocketMQ broker takes both for one.
@@ -28,11 +33,12 @@ def endings_of(points: Points, windows: Mapping[Key, Window], found: OpenPops, n
     endings = []
     for one in found.all():
         pop, due_ms = one.pop, one.pop.pop_time_ms + one.invisible_ms
-        window = windows.get(Key(pop.group, pop.topic, pop.queue_id))
+        key = Key(pop.group, pop.topic, pop.queue_id)
+        window, end = windows.get(key), following(key)
         left: Collection[int] = ()
         if window is not None:
             opened = points.known if due_ms - EARLIER_MS > now_ms + LATE_MS else points.open
             left = opened(window.place, pop.start_offset, pop.pop_time_ms)
-        if done := tuple(sorted(one.offsets - set(left))):
+        if done := tuple(sorted(offset for offset in one.offsets - set(left) if offset < end)):
             endings.append(Ending(Acks(pop, done), one.revive_queue, due_ms))
     return endings

@@ -15,7 +15,7 @@ A stop that exports nothing goes the way back (`ringmq.pop.way_back`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -29,9 +29,10 @@ from ringmq.pop.record_notice import LATE_MS, KeptNotice, RecordNotice
 from ringmq.pop.record_scan import RecordScan
 from ringmq.pop.record_targets import Targets, targets_of
 from ringmq.pop.way_back import WayBack
-from ringmq.pop.window_names import WindowNames
+from ringmq.pop.window_names import Key, Window, WindowNames
 from ringmq.remoting import names
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.topics import Topics
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_numbers import LONG_MAX
 
@@ -143,7 +144,16 @@ class HandOver:
                 self._log_line(f"pop: {text}: messages of theirs that are done since may come again there")
                 return []
             found.add(*record)
-        return endings_of(points, dict(self._names.all()), found, now_ms)
+        windows = dict(self._names.all())
+        return endings_of(points, windows, lambda key: self._following(windows, key), found, now_ms)
+
+    def _following(self, windows: Mapping[Key, Window], key: Key) -> int:
+        """The offset at which the group goes on: that of the window, else the consumer offset. -1: it has none."""
+        if (window := windows.get(key)) is not None:
+            return int(self._names.native(window).next_offset)
+        group_id = self._plane.group_find(key.group)
+        queue = Topics(self._plane).queue(key.topic, key.queue_id)
+        return -1 if group_id is None or queue is None else self._plane.offset_get(group_id, queue[1])
 
     def _check_scan(self) -> None:
         self._check_time("the records that wait in the timer are not compared")

@@ -99,13 +99,18 @@ def _take_over(look: StoreLook) -> int:
     if not revive_topics(look.root) and not _has_timers(look):
         return 0
     found = _read(look)
+    has_open = any(one.offsets and _queue_of(look, _key_of(one)) is not None for one in found.all())
     plans = list(_plans(look, found))
-    if not plans:
+    if not has_open and not plans:
         return 0
     until_ms = max(one.pop.pop_time_ms + one.invisible_ms for one in found.all())
     image_file.make_folder(look.root)
-    write_notice(look.root, RecordNotice(0, until_ms))
-    return _make(look, plans)
+    write_notice(look.root, RecordNotice(0, until_ms))  # without a plan, too: a stop acknowledges what is done by then
+    return _make(look, plans) if plans else 0
+
+
+def _key_of(one: OpenPop) -> _Key:
+    return one.pop.group, one.pop.topic, one.pop.queue_id
 
 
 def _has_timers(look: StoreLook) -> bool:
@@ -148,7 +153,7 @@ def _plans(look: StoreLook, found: OpenPops) -> Iterable[_Plan]:
     by_queue: dict[_Key, list[OpenPop]] = {}
     was_killed = markers.has_abort(look.root)
     for one in found.all():
-        by_queue.setdefault((one.pop.group, one.pop.topic, one.pop.queue_id), []).append(one)
+        by_queue.setdefault(_key_of(one), []).append(one)
     for key, pops in by_queue.items():
         queue = _queue_of(look, key)
         plan = None if queue is None else plan_window(queue.committed, queue.bounds, pops, was_killed=was_killed)

@@ -21,6 +21,7 @@ from ringmq.pop import take_over as take_over_module
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import Names
 from ringmq.pop.order_file import FILE
+from ringmq.pop.record_notice import read_notice
 from ringmq.pop.take_over import TakeOverError, is_of_another_broker, take_over
 from ringmq.store import markers
 from ringmq.store.config_files import load_config, persist_config
@@ -224,6 +225,13 @@ def test_messages_without_a_record_are_pops_of_one_check_point(look: Any, monkey
     assert {one.state for one in entries} == {lib.RMQ_POP_RETURNED}
     assert len(entries) % 65 == 0 and sorted(set(pops.values())) == [1, 32]
     memory.close(clean=False)
+
+
+def test_records_that_name_nothing_open_are_noted(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie behind consumer offsets, and their messages come as the groups go on. A stop has to end them then."""
+    monkeypatch.setattr(take_over_module, "plan_window", lambda committed, bounds, pops, was_killed: None)
+    assert not take_over(look)
+    assert read_notice(look.root).until_ms and not (look.root / "pop" / "image").exists()
 
 
 def test_a_start_that_dies_on_the_way_leaves_no_memory_that_counts(
