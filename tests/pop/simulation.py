@@ -399,6 +399,7 @@ class World:
     def power_cut(self) -> None:
         """Everything dies. The snapshot on disk is what is left of the memory."""
         self.counts["power cuts"] += 1
+        self.pass_time(1)  # no two pops of a place have one time
         for record in self.log.cut(self.random.randrange(self.log.flushed, len(self.log.records) + 1)):
             self.lose(record)
         self.free_to_return |= {key for key, step in self.touched.items() if step >= self.disk.step}

@@ -16,6 +16,7 @@ from ringmq.pop import entry_states as states
 from ringmq.pop.copies_known import CopiesKnown
 from ringmq.pop.entry_twin import Give
 from ringmq.pop.window_twin import DONE, WindowTwin
+from tests.pop import owner_simulation
 from tests.pop.order_simulation import OrderWorld
 from tests.pop.simulation import BrokenPromiseError, DeathError, World, run
 
@@ -236,6 +237,7 @@ def main() -> int:
         try:
             run(seed)
             run(seed, OrderWorld)
+            owner_simulation.run(seed)
         except (AssertionError, DeathError, KeyError) as error:
             broken += 1
             print(f"seed {seed}: {type(error).__name__} {error}", flush=True)
