@@ -5,6 +5,16 @@ have had. The order is: check points, acknowledgements for check points of befor
 offset of the revive group. A death between two of them makes a RocketMQ broker give messages again that were given
 before, and loses none: a message that an acknowledgement ends in one check point may be open in another one.
 
+| Crash point | A death there leaves |
+|---|---|
+| pop-points-noted | `pop/records`, which the next stop finds |
+| pop-points-stored | check points. Messages of earlier ones that are done since come again |
+| pop-points-ended | the acknowledgements for these, too |
+| pop-points-due | the time until which the next stop looks for them. A power cut may take the records |
+| pop-points-synced | all records on the disk. Consumer offsets lie before them: other messages come again |
+| pop-points-committed | all but the offset of the revive group. What a start has read from there comes again |
+| pop-points-handled | what a stop leaves, without the last snapshot |
+
 Records of an earlier stop, or of a RocketMQ broker, may still wait in the timer. Their pops get no second check point.
 Messages of theirs that are done since get acknowledgements. What lies in the revive queues is handled: it stands in the
 windows, or is done.
@@ -33,6 +43,7 @@ from ringmq.pop.window_names import Key, Window, WindowNames
 from ringmq.remoting import names
 from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.services.topics import Topics
+from ringmq.store.crash_points import passed
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_numbers import LONG_MAX
 
@@ -87,6 +98,7 @@ class HandOver:
         ends = self._records.ends(targets)
         yield from self._write(targets)
         yield from self._records.commit_handled(targets, ends)
+        passed("pop-points-handled")
 
     # ---- records ----
 
@@ -97,12 +109,16 @@ class HandOver:
         endings = self._endings(points) if self._notice.waits else []
         # a death on the way leaves records that the next stop has to find
         self._notice.keep(RecordNotice(before.since, wall_ms() + lib.RMQ_POP_INVISIBLE_MS_MAX))
+        passed("pop-points-noted")
         try:
             yield from self._append_all(points, endings)
         finally:
             self._notice.lower(RecordNotice(before.since, max(before.until_ms, points.due_ms)))
+        passed("pop-points-due")
         yield from self._records.sync(log_end, points.log_end)
+        passed("pop-points-synced")
         yield from self._records.commit(self._next_offsets())
+        passed("pop-points-committed")
         text = f"pop: {points.messages} open messages are in the log for a RocketMQ broker, in {points.records} records"
         self._log_line(f"{text} ({monotonic_ms() - began_ms} ms)")
 
@@ -118,7 +134,9 @@ class HandOver:
                 break
             yield from self._records.append(points, requests, count, progress)
         yield from self._records.settle(points, progress)
+        passed("pop-points-stored")
         yield from self._records.acknowledge(points, endings, progress)
+        passed("pop-points-ended")
 
     def _wait(self, progress: str) -> None:
         if (now_ms := monotonic_ms()) >= self._next_tell_ms:

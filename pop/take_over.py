@@ -1,8 +1,9 @@
 """Takes over the messages that a RocketMQ broker has left open: its records in the log become windows and entries.
 
-The main process does it at a start, before any worker runs. After a start that dies on the way, the next one does all
-again. The records stay in the log, and the offset of the revive group stays: a RocketMQ broker that gets the store back
-finds them.
+The main process does it at a start, before any worker runs. After a start that dies on the way [pop-take-over-noted,
+pop-window-taken-over, pop-names-taken-over], the next one does all again. From pop-take-over-counted on it has the
+memory, and from pop-memory-taken-over on a power cut leaves it, too. The records stay in the log, and the offset of the
+revive group stays: a RocketMQ broker that gets the store back finds them.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ def _take_over(look: StoreLook) -> int:
     until_ms = max(one.pop.pop_time_ms + one.invisible_ms for one in found.all())
     image_file.make_folder(look.root)
     write_notice(look.root, RecordNotice(0, until_ms))  # without a plan, too: a stop acknowledges what is done by then
+    passed("pop-take-over-noted")
     return _make(look, plans) if plans else 0
 
 
@@ -202,11 +204,14 @@ def _make(look: StoreLook, plans: list[_Plan]) -> int:
             finally:
                 lib.rmq_pop_windows_close(windows)
             names.sync()
+            passed("pop-names-taken-over")
         finally:
             names.close()
         memory.touch_header()
         memory.header.start_id = start_id
+        passed("pop-take-over-counted")
         memory.save_whole()
+        passed("pop-memory-taken-over")
         return messages
     except BaseException:
         memory.discard()

@@ -17,9 +17,14 @@ from tests.pop.memory_kit import content, cut_power, open_memory, put
 from tests.pop.test_snapshots import Taker
 
 FOLDER = Path(image_file.__file__).parent
-POINTS = sorted({
-    name for path in FOLDER.glob("*.py") for name in re.findall(r'(?:step|passed)\("(pop-[^"]+)"\)', path.read_text())
-})  # fmt: skip
+
+
+def points_of(*modules: Path) -> list[str]:
+    """The crash points of these modules, in their order."""
+    return [name for path in modules for name in re.findall(r'(?:step|passed)\("(pop-[^"]+)"\)', path.read_text())]
+
+
+POINTS = sorted(set(points_of(*FOLDER.glob("*.py"))))
 ELSEWHERE = {
     **dict.fromkeys(("pop-changes-noted", "pop-changes-begun", "pop-changes-done"), "tests/pop/test_page_changes.py"),
     **dict.fromkeys(("pop-copy-named", "pop-copy-made", "pop-copy-replaced"), "tests/pop/test_copy_files.py"),
@@ -28,7 +33,8 @@ ELSEWHERE = {
     "pop-names-rewritten": "a start does it, below",
     "pop-reset-reported": "tests/pop/test_table_changes.py",
     "pop-window-reset": "tests/pop/test_table_changes.py",
-    "pop-window-taken-over": "tests/pop/test_take_over.py",
+    **dict.fromkeys(points_of(FOLDER / "hand_over.py"), "tests/pop/test_hand_over_deaths.py"),
+    **dict.fromkeys(points_of(FOLDER / "take_over.py"), "tests/pop/test_take_over.py"),
 }
 ROUNDS = 4
 

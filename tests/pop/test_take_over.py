@@ -28,6 +28,7 @@ from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.queue_ends import write_queue_ends
 from tests.pop.memory_kit import entry, window
 from tests.pop.pop_client import PopClient
+from tests.pop.test_memory_deaths import FOLDER, points_of
 from tests.waiting import wait_until
 
 GOLD = {
@@ -234,19 +235,26 @@ def test_records_that_name_nothing_open_are_noted(look: Any, monkeypatch: pytest
     assert read_notice(look.root).until_ms and not (look.root / "pop" / "image").exists()
 
 
-def test_a_start_that_dies_on_the_way_leaves_no_memory_that_counts(
-    look: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    markers.write_abort(look.root, 4711)
+@pytest.mark.parametrize("is_killed_ours", [True, False], ids=["ours", "stock"])
+@pytest.mark.parametrize("point", points_of(FOLDER / "take_over.py"))
+def test_the_start_behind_one_that_dies_on_the_way_has_all(
+    look: Any, monkeypatch: pytest.MonkeyPatch, point: str, is_killed_ours: bool
+) -> None:
+    """`stock`: a RocketMQ broker has been killed before, and the start dies before the store has its own mark."""
+    (killed_ours if is_killed_ours else killed_stock)(look.root)
+
+    def die_there(step: str) -> None:
+        if step == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     pid = os.fork()
     if not pid:
         try:
-            monkeypatch.setattr(take_over_module, "passed", lambda step: os.kill(os.getpid(), signal.SIGKILL))
+            monkeypatch.setattr(take_over_module, "passed", die_there)
             take_over(look)
         finally:
             os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    assert (look.root / "pop" / "image").exists()
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1]), f"{point} was never reached"
     monkeypatch.setattr(open_work, "StoreLook", lambda config, root: look)
     assert open_work.has_open_work(look.config, look.root)
     assert sum(map(len, entries_of(look.root).values())) == 9
