@@ -8,7 +8,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.conformance.replication import FILE_BYTES, Group, RingmqNode, StockNo
 from tests.conformance.stock_client import StockClient
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_S, wait_until
 
 TOPIC, TIMED = "Followed", "TimedFollowed"
 QUEUES = 4
@@ -155,16 +154,17 @@ def test_a_send_is_acknowledged_when_the_slave_has_it(stock_follows: Group, stoc
     stock_follows.master.start(brokerRole="SYNC_MASTER")
     slave = stock_follows.slave
     assert isinstance(slave, StockNode)
-    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave is back in sync")
-    for _ in range(20):
-        sent = send(stock_client, stock_follows)
+    assert send_until_ok(stock_client, stock_follows) == "SEND_OK", "the slave is back in sync"
+    for _ in range(10):
+        (sent,) = stock_client.call("sendTimed", stock_follows.namesrv, topic=TOPIC, count=1)
         assert sent["status"] == "SEND_OK"
         there = stored_log(slave.store)
         assert b"timed 0" in there[sent["commitLogOffset"] :]
 
 
-def send(stock_client: StockClient, group: Group) -> dict[str, Any]:
-    return stock_client.call("sendTimed", group.namesrv, topic=TOPIC, count=1)[0]
+def send_until_ok(stock_client: StockClient, group: Group) -> object:
+    """The status of the last send."""
+    return stock_client.call("sendUntil", group.namesrv, topic=TOPIC, status="SEND_OK", seconds=TIMEOUT_S)
 
 
 def test_a_silent_slave_is_a_timeout_and_a_lost_one_is_told_at_once(
@@ -181,13 +181,13 @@ def test_a_silent_slave_is_a_timeout_and_a_lost_one_is_told_at_once(
         assert later[-1]["status"] == "code 1" and "in-sync replicas not enough" in later[-1]["remark"], later
     finally:
         slave.go_on()
-    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave counts again")
+    assert send_until_ok(stock_client, stock_follows) == "SEND_OK", "the slave counts again"
     sends = stock_client.submit("sendTimed", stock_follows.namesrv, topic=TOPIC, count=400)
     slave.kill()
     seen = {sent["status"] for sent in sends.result(90)}
     assert seen <= {"SEND_OK", "SLAVE_NOT_AVAILABLE", "code 1"} and "code 1" in seen, "none has waited in vain"
     slave.start()
-    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave is back")
+    assert send_until_ok(stock_client, stock_follows) == "SEND_OK", "the slave is back"
     stock_follows.wait_equal()
 
 

@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 final class ReplicationScenarios {
     static void register() {
         StockClient.register("sendTimed", ReplicationScenarios::sendTimed);
+        StockClient.register("sendUntil", ReplicationScenarios::sendUntil);
         StockClient.register("consumeAll", ReplicationScenarios::consumeAll);
     }
 
@@ -29,22 +30,41 @@ final class ReplicationScenarios {
         String topic = args.getString("topic");
         List<Map<String, Object>> seen = new ArrayList<>();
         for (int i = 0; i < args.getIntValue("count"); i++) {
-            Map<String, Object> one = new LinkedHashMap<>();
-            long since = System.nanoTime();
-            try {
-                SendResult result = producer.send(SendScenarios.message(topic, "TagA", "timed-" + i, "timed " + i));
-                one.put("status", result.getSendStatus().name());
-                one.put("commitLogOffset", MessageDecoder.decodeMessageId(result.getOffsetMsgId()).getOffset());
-                one.put("queueOffset", result.getQueueOffset());
-            } catch (MQClientException | MQBrokerException failure) {
-                MQBrokerException refused = refusal(failure);
-                one.put("status", "code " + refused.getResponseCode());
-                one.put("remark", refused.getErrorMessage());
-            }
-            one.put("ms", (System.nanoTime() - since) / 1_000_000);
-            seen.add(one);
+            seen.add(sendOne(producer, topic, i));
         }
         return seen;
+    }
+
+    private static Map<String, Object> sendOne(DefaultMQProducer producer, String topic, int number) throws Exception {
+        Map<String, Object> one = new LinkedHashMap<>();
+        long since = System.nanoTime();
+        try {
+            SendResult result = producer.send(
+                SendScenarios.message(topic, "TagA", "timed-" + number, "timed " + number));
+            one.put("status", result.getSendStatus().name());
+            one.put("commitLogOffset", MessageDecoder.decodeMessageId(result.getOffsetMsgId()).getOffset());
+            one.put("queueOffset", result.getQueueOffset());
+        } catch (MQClientException | MQBrokerException failure) {
+            MQBrokerException refused = refusal(failure);
+            one.put("status", "code " + refused.getResponseCode());
+            one.put("remark", refused.getErrorMessage());
+        }
+        one.put("ms", (System.nanoTime() - since) / 1_000_000);
+        return one;
+    }
+
+    /** Sends by one producer until a send has this status. Returns the last status, after `seconds` in any case. */
+    private static Object sendUntil(Clients clients, JSONObject args) throws Exception {
+        DefaultMQProducer producer = clients.producer("judge_until");
+        producer.setRetryTimesWhenSendFailed(0);
+        String wanted = args.getString("status");
+        long until = System.nanoTime() + (long) (1e9 * args.getDoubleValue("seconds"));
+        Object status = sendOne(producer, args.getString("topic"), 0).get("status");
+        while (!wanted.equals(status) && System.nanoTime() < until) {
+            Thread.sleep(50);
+            status = sendOne(producer, args.getString("topic"), 0).get("status");
+        }
+        return status;
     }
 
     /** The broker's answer behind a failed send; another failure is thrown on. */
