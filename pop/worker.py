@@ -62,11 +62,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         return LogView(plane, MessageStore(store_config(config())))
 
     memory = PopMemory.open(root, plane, entries_max=config().pop_open_max, windows_max=config().offsets_max)
-    windows = open_windows(memory)
-    names = Names(memory.folder)
-    port = Port(plane, plane.port_of(spec.role))
-    plane.map_arena(port.number)
-    port.claim()
+    windows, names, port = open_windows(memory), Names(memory.folder), claim_port(plane, spec.role)
     notice = KeptNotice(root)
     log_acks = LogAcks(plane, port, notice, config, log.warning)
     inbox, asker = Inbox(plane, spec.role), Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL)
@@ -136,6 +132,14 @@ def open_windows(memory: PopMemory) -> Any:
     if damaged[0]:
         log.warning("%s", f"{memory.folder}: {damaged[0]} windows and entries are damaged and were emptied")
     return windows
+
+
+def claim_port(plane: Plane, role: int) -> Port:
+    """The port of the worker, with its arena."""
+    port = Port(plane, plane.port_of(role))
+    plane.map_arena(port.number)
+    port.claim()
+    return port
 
 
 def open_orders(memory: PopMemory, plane: Plane, windows: Any, names: WindowNames) -> OrderFile:

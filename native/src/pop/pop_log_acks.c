@@ -240,7 +240,7 @@ static void submit(struct rmq_pop_desk *d)
     struct rmq_pop_log_acks *la = d->log_acks;
     struct rmq_request requests[RMQ_POP_LOG_BATCH];
     const struct rmq_ring *ring = &rmq_port_at(d->plane, la->port)->request;
-    uint64_t room = rmq_ring_room(ring, rmq_load_relaxed(&ring->head));
+    uint64_t room = rmq_ring_room(ring, ring->head); /* only this process submits */
     la->room.now_ms = d->now_ms;
     uint32_t made = rmq_pop_log_batch(la, d->plane, d->windows, requests, room < RMQ_POP_LOG_BATCH ? (uint32_t)room : RMQ_POP_LOG_BATCH);
     uint32_t accepted = rmq_port_submit(d->plane, la->port, requests, made);
