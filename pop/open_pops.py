@@ -107,5 +107,6 @@ def _uncovered(pops: list[OpenPop], begin: int, reach: int) -> list[int]:
     covered = [False] * (reach - begin)
     for one in pops:
         start, stop = max(one.pop.start_offset, begin), min(one.end, reach)
-        covered[start - begin : stop - begin] = [True] * max(0, stop - start)
+        if start < stop:  # a pop below `begin` has a negative end, which would cut the list
+            covered[start - begin : stop - begin] = [True] * (stop - start)
     return [begin + at for at, is_covered in enumerate(covered) if not is_covered]

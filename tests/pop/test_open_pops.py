@@ -199,3 +199,9 @@ def test_a_reset_before_a_clean_stop_counts() -> None:
     assert plan(101, 200, *read, was_killed=False) is None
     assert plan(105, 200, *read, was_killed=False) == (105, {100: [101]}, [])
     assert plan(90, 200, *read, was_killed=False) is None
+
+
+def test_pops_below_the_consumer_offset_cover_nothing_above_it() -> None:
+    """A killed broker has kept the pop of the messages 3 and 4 in memory alone."""
+    below, above = (OpenPop(POP._replace(start_offset=start), 60_000, 0, {start}, start + 1) for start in (0, 5))
+    assert plan_window(2, (0, 9), [below, above]) == (6, [below, above], [2, 3, 4])
