@@ -79,6 +79,10 @@ class LogAcks:
             self._notice.extend(due_ms + LONGER_MS)
             self.native.until_ms = max(due_ms, self._notice.now.until_ms)
 
+    def forget_notice(self) -> None:
+        """The notice has ended with all check points: the next one that a change makes needs another."""
+        self.native.until_ms = 0
+
     def hold(self, is_held: bool) -> bool:
         """Send nothing more to write while other records need the port. True if acknowledgements may go on, and some
         wait."""

@@ -37,15 +37,17 @@ LOOK = 64
 
 
 class WayBack:
-    """One run, when no copy is under way and the windows know every copy. `store`: opens the store to read."""
+    """One run, when no copy is under way and the windows know every copy. `store`: opens the store to read.
+    `on_ended`: the notice of check points has ended."""
 
     def __init__(
         self, *, plane: Plane, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
         config: Callable[[], BrokerConfig], store: Callable[[], MessageStore], log_line: Callable[[str], None],
+        on_ended: Callable[[], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._names = plane, windows, names
         self._records, self._notice, self._config, self._store = records, notice, config, store
-        self._log_line = log_line
+        self._log_line, self._on_ended = log_line, on_ended
 
     def steps(self) -> Steps:
         """Go. Messages that are open stay where they are, but for those with a check point. Raises OSError and
@@ -121,6 +123,7 @@ class WayBack:
             yield from self._records.sync(begin, points.log_end)
             self._log_line(f"pop: {acked} check points that wait in the timer are acknowledged for other versions")
         self._notice.lower(NONE)
+        self._on_ended()
 
     def _acknowledge(self, points: CheckPoints, found: OpenPops, count: int) -> Generator[str, None, int]:
         """Acknowledge the check points of these records. Returns their number."""

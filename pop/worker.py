@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         plane=plane, port=port, windows=windows, control=control, config=config, log=log_view,
         are_stored=lambda: offsets.are_stored,
     )  # fmt: skip
-    way_back, hand_over = make_ends(plane, config, windows, desk.windows, record_log, notice, lambda: drain.is_drained)
+    way_back, hand_over = make_ends(plane, config, windows, desk.windows, record_log, notice, log_acks, drain)
     records = OpenRecords(
         plane=plane, port=port, windows=windows, names=desk.windows, notice=notice, snapshots=snapshots, config=config,
         log=log_view,
@@ -152,7 +151,7 @@ def open_orders(memory: PopMemory, plane: Plane, windows: Any, names: WindowName
 
 def make_ends(
     plane: Plane, config: ConfigWatcher, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
-    is_drained: Callable[[], bool],
+    log_acks: LogAcks, drain: PopDrain,
 ) -> tuple[WayBack, HandOver]:  # fmt: skip
     """The two ways in which a store is left: to an older version, and to a RocketMQ broker."""
 
@@ -161,11 +160,11 @@ def make_ends(
 
     way_back = WayBack(
         plane=plane, windows=windows, names=names, records=records, notice=notice, config=config, store=store,
-        log_line=log.info,
+        log_line=log.info, on_ended=log_acks.forget_notice,
     )  # fmt: skip
     hand_over = HandOver(
         plane=plane, windows=windows, names=names, records=records, way_back=way_back, notice=notice, config=config,
-        store=store, is_drained=is_drained, log_line=log.info,
+        store=store, is_drained=lambda: drain.is_drained, log_line=log.info,
     )  # fmt: skip
     return way_back, hand_over
 

@@ -77,7 +77,7 @@ class Stage:
         self.notice = KeptNotice(root)
         back = WayBack(
             plane=plane, windows=None, names=me, records=records, notice=self.notice, config=config,
-            store=self.store, log_line=lambda line: None,
+            store=self.store, log_line=lambda line: None, on_ended=lambda: self.steps.append("end notice"),
         )  # fmt: skip
         self.hand_over = HandOver(
             plane=plane, windows=None, names=me, records=records, way_back=back, notice=self.notice, config=config,

@@ -581,6 +581,7 @@ def test_no_arrival_is_wanted_by_a_worker_without_polls(stage: Stage) -> None:
     assert [flags[slot] for slot in slots] == [0, 0, 0], "the wishes of a dead process"
     poll(stage)
     stage.desk.close(rests=True)
+    stage.desk.free()
     assert [flags[slot] for slot in slots] == [0, 0, 0] and port.awaits == 0
 
 

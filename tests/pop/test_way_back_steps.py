@@ -30,7 +30,8 @@ def test_acknowledgements_follow_offsets_that_are_on_disk(stage: Stage) -> None:
     """Else a kill leaves no offset and no check point for a message."""
     stage.first_open = {2: 40}
     assert stage.run() == [
-        "offsets 1", "save", "compare", "acknowledge (5, 6)", "acknowledge (9, 10)", "sync", "handled {6}",
+        "offsets 1", "save", "compare", "acknowledge (5, 6)", "acknowledge (9, 10)", "sync", "end notice",
+        "handled {6}",
     ]  # fmt: skip
     assert stage.committed == {2: 40}
     assert read_notice(stage.root) == RecordNotice(), "the next stop compares nothing"
@@ -55,7 +56,7 @@ def test_many_records_are_acknowledged_in_parts(stage: Stage, monkeypatch: pytes
     """A million of them would take 0.7 GB at once."""
     monkeypatch.setattr(way_back, "PART", 4)
     stage.waiting_records, stage.pops = 9, [pop(5)]
-    assert stage.run() == ["compare", *["acknowledge (5, 6)"] * 3, "sync", "handled {6}"]
+    assert stage.run() == ["compare", *["acknowledge (5, 6)"] * 3, "sync", "end notice", "handled {6}"]
 
 
 def test_without_records_only_the_revive_group_moves(stage: Stage) -> None:
