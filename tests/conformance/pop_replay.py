@@ -209,7 +209,7 @@ class Replay:
         deadline = time.monotonic() + TIMEOUT_S
         while ask.is_repeated and answer.code == ResponseCode.POLLING_TIMEOUT and time.monotonic() < deadline:
             # With both kinds of retry topics a pop reads one of them, drawn by lot.
-            time.sleep(pause_s(0))  # span: the pace of a client that asks again
+            time.sleep(pause_s(0, 0))  # span: the pace of a client that asks again
             self._request(client, ask)
             answer = client.receive()
             assert answer is not None

@@ -72,6 +72,7 @@ ELSEWHERE = {
     "pop-copy-withdrawn": "no load acknowledges late; tests/pop/window_crash_cases.py",
     "pop-cut-copied": "the main process does it in an ordered cut; tests/pop/window_crash_cases.py",
     "pop-cut-reviving": "the main process does it in an ordered cut; tests/pop/window_crash_cases.py",
+    "pop-entry-in-log": "a stop does it, with messages open; tests/pop/window_crash_cases.py",
     "pop-given-again": "needs an answer that was not sent; tests/pop/window_crash_cases.py",
     "pop-order-ended": "needs 65,536 batches; tests/pop/window_crash_cases.py",
     "pop-order-returned": "needs an answer that was not sent; tests/pop/window_crash_cases.py",
