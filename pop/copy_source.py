@@ -11,7 +11,6 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from msgspec import Struct, field
@@ -104,6 +103,8 @@ class CopySource(Struct):
             is_behind = changes.run == asked.run and asked.snapshot < changes.done
             pages = changed_since(folder, asked.snapshot) if is_behind else _all_pages(image, header)
             yield
+            from tempfile import SpooledTemporaryFile  # here: control of a broker without slaves starts without it
+
             file = SpooledTemporaryFile(PIECE_BYTES_MAX, dir=str(folder))  # noqa: SIM115
             try:
                 yield from _write_journal(file, image, header, pages)

@@ -30,13 +30,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, 
         running.close()
 
 
-@pytest.fixture(autouse=True)
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run of a row is as small as the others."""
-    monkeypatch.setattr(pops, "FIRST_MESSAGES", 5000)
-    monkeypatch.setattr(pops, "FIRST_S", 0.3)
-
-
 @pytest.mark.parametrize("options", [{"count": 32}, {"count": 32, "single_acks": True}, {"count": 1}])
 def test_pops_and_their_acknowledgements(target: tuple[Context, RingmqTarget], options: dict[str, object]) -> None:
     measured = pops.pop_row("smoke", connections=2, depth=2, **options)(*target)
