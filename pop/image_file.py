@@ -325,6 +325,7 @@ def load(folder: Path) -> Header | None:
         if journal is not None and is_of_image(journal, os.pread(image.descriptor, PAGE, 0)):
             file = DiskFile(folder / JOURNAL)
             try:
+                sync_directory(folder)  # a slave renames a journal: a power cut would take the name back
                 numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
                 image.apply(file, HEAD.size, numbers, len(journal.numbers) // 4)
             finally:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ringmq.native import lib
-from ringmq.pop import log_cut, page_changes
+from ringmq.pop import image_file, log_cut, page_changes
 from ringmq.pop.copy_files import CopyFiles
 from ringmq.pop.copy_mark import PIECES, run_of_copy
 from ringmq.pop.copy_sync import Known
-from ringmq.pop.image_file import JOURNAL
+from ringmq.pop.image_file import JOURNAL, DiskFile
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import read_names
 from tests.pop.copy_pair import END, Master, Slave, image_of
@@ -167,6 +167,33 @@ def test_a_death_leaves_one_of_two_copies(master: Master, slave: Slave, point: s
     names = read_names(slave.root / "pop")
     assert names is not None and len(names.windows) == 2 and not names.damaged
     assert run_of_copy(slave.root / "pop")
+
+
+def test_a_power_cut_leaves_the_journal_of_the_pages(
+    master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that was not synced is gone, and the first page of the image may be there."""
+    slave.copy(master)
+    journal, on_disk = slave.root / "pop" / JOURNAL, [b""]
+    sync, apply = image_file.sync_directory, DiskFile.apply
+
+    def synced(folder: Path) -> None:
+        sync(folder)
+        on_disk.append(journal.read_bytes())
+
+    def cut(image: DiskFile, source: DiskFile, at: int, numbers: object, count: int) -> None:
+        apply(image, source, at, numbers, 1)
+        raise OSError(errno.EIO, "the power is gone")
+
+    master.put(200)
+    with monkeypatch.context() as patch:
+        patch.setattr(image_file, "sync_directory", synced)
+        patch.setattr(DiskFile, "apply", cut)
+        with pytest.raises(OSError, match="the power is gone"):
+            slave.copy(master)
+    journal.write_bytes(on_disk[-1])
+    assert Slave(slave.root).sync.known.snapshot == master.memory.header.snapshot
+    assert entries(slave.root) == {0, 100, 200}
 
 
 def test_windows_have_their_names_at_each_moment(master: Master, slave: Slave) -> None:
