@@ -11,11 +11,11 @@ import os
 import zlib
 from pathlib import Path
 
-from ringmq.native import ffi
+from ringmq.native import ffi, lib
 from ringmq.pop import image_file, names
 from ringmq.pop.copy_mark import PIECES, mark_copy, remove_image, run_of_copy
 from ringmq.pop.copy_sync import Known
-from ringmq.pop.image_file import JOURNAL, DiskFile, HeaderError
+from ringmq.pop.image_file import HEAD, HEAD_MAGIC, JOURNAL, DiskFile, HeaderError
 from ringmq.remoting.pop_copy_headers import PopProgressResponseHeader
 from ringmq.store.crash_points import Step, passed
 
@@ -47,8 +47,10 @@ class CopyFiles:
         return self._known(run, header.snapshot)
 
     def add(self, piece: bytes) -> None:
-        """Add a piece of the copy that is on its way."""
+        """Add a piece of the copy that is on its way. Raises CopyError for the first one if it is of another
+        version."""
         if self._size is None:
+            _check_head(piece)
             image_file.make_folder(self._root)
             (self._folder / PIECES).unlink(missing_ok=True)
             self._size = 0
@@ -121,3 +123,11 @@ class CopyFiles:
         except FileNotFoundError:
             data = b""
         return Known(run, snapshot, len(data), zlib.crc32(data))
+
+
+def _check_head(piece: bytes) -> None:
+    magic, version, *_ = HEAD.unpack_from(piece.ljust(HEAD.size, b"\0"))
+    if magic != HEAD_MAGIC:
+        raise CopyError("the copy of POP's memory begins with no journal")
+    if version != lib.RMQ_POP_VERSION:
+        raise CopyError(f"the copy of POP's memory is of version {version}, this build has {lib.RMQ_POP_VERSION}")

@@ -87,7 +87,6 @@ class CopySync(Struct):
         except BaseException:
             self._pause(now_ms)
             raise
-        self._failures = 0
         if found.size:
             self.coming = found
             self._pieces.append(bytes(answer.body))
@@ -118,14 +117,16 @@ class CopySync(Struct):
         return pieces
 
     def taken_over(self, known: Known) -> None:
-        """Take the new state of the slave."""
+        """Take the new state of the slave. A copy that is kept ends the growth of pauses: pieces alone may be of one
+        that cannot be used."""
         self.known, self.is_gone = known, False
+        if known.run:
+            self._failures = 0
         self._forget()
 
-    def dropped(self) -> None:
-        """The copy cannot be kept. The next request begins anew, at the time of the next one."""
-        self.next_ms += RETRY_FIRST_MS
-        self._forget()
+    def dropped(self, now_ms: int) -> None:
+        """Begin anew after a pause, because the copy cannot be kept."""
+        self._pause(now_ms)
 
     def _pause(self, now_ms: int) -> None:
         self.next_ms = now_ms + min(RETRY_FIRST_MS << min(self._failures, 6), RETRY_MAX_MS)

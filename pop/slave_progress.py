@@ -26,13 +26,13 @@ class SlaveProgress:
         self._thread = ThreadPoolExecutor(1, "pop-copy")
         self._applied: Future[Known] | None = None
 
-    def save(self, own_end: int) -> None:
+    def save(self, own_end: int, now_ms: int) -> None:
         """See SlaveProgress."""
         try:
             self._go_on(own_end)
         except (OSError, CopyError) as error:
             self._applied = None
-            self.sync.dropped()
+            self.sync.dropped(now_ms)
             self._files.drop()
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
 

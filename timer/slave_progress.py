@@ -25,7 +25,7 @@ class SlaveProgress:
         """See SlaveProgress."""
         return self._live.config.timer_wheel_enable
 
-    def save(self, own_end: int) -> None:
+    def save(self, own_end: int, now_ms: int) -> None:
         """See SlaveProgress."""
         timers = self.sync.settled(own_end)
         if timers is not None and timers != self._written:

@@ -81,7 +81,7 @@ class SlaveProgress(Protocol):
     def is_wanted(self) -> bool:
         """False if the configuration leaves the guest out."""
 
-    def save(self, own_end: int) -> None:
+    def save(self, own_end: int, now_ms: int) -> None:
         """Save the newest progress for which a log up to `own_end` is long enough. Raises OSError."""
 
 
@@ -148,7 +148,7 @@ class SlaveRole:
         own_end = replication.view.marks().append_offset
         for progress in self._progress:
             progress.sync.master_is(master if progress.is_wanted else "", now_ms)
-            self._save(progress, own_end)
+            self._save(progress, own_end, now_ms)
         if self._ask is None and not self.is_searching:
             self._ask_next(now_ms, own_end)
 
@@ -161,9 +161,9 @@ class SlaveRole:
         if self._ask is not None:
             self._calls.call(self._ask.address, self._ask.command(), self._ask.timeout_ms)
 
-    def _save(self, progress: SlaveProgress, own_end: int) -> None:
+    def _save(self, progress: SlaveProgress, own_end: int, now_ms: int) -> None:
         try:
-            progress.save(own_end)
+            progress.save(own_end, now_ms)
         except OSError as error:
             trouble = f"the master's progress with {progress.what} cannot be saved: {error}"
             self._log_throttled(trouble, progress.what)

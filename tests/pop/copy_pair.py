@@ -85,11 +85,11 @@ class Slave:
     def save(self, own_end: int = END) -> None:
         """Turns of control, until the thread has nothing to do."""
         until = time.monotonic() + 20
-        self.progress.save(own_end)
+        self.progress.save(own_end, self.now_ms)
         while self.progress._applied is not None:
             assert time.monotonic() < until
             time.sleep(0.0002)  # span: paces the turns, as the loop of control does
-            self.progress.save(own_end)
+            self.progress.save(own_end, self.now_ms)
 
 
 def image_of(root: Path) -> bytes:

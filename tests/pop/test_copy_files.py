@@ -13,10 +13,11 @@ from ringmq.native import lib
 from ringmq.pop import image_file, log_cut, page_changes
 from ringmq.pop.copy_files import CopyFiles
 from ringmq.pop.copy_mark import PIECES, run_of_copy
-from ringmq.pop.copy_sync import Known
+from ringmq.pop.copy_sync import RETRY_FIRST_MS, Known
 from ringmq.pop.image_file import JOURNAL, DiskFile
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import read_names
+from ringmq.remoting.pop_copy_headers import PIECE_BYTES_MAX
 from tests.pop.copy_pair import END, Master, Slave, image_of
 from tests.pop.memory_kit import content
 from tests.pop.test_memory_deaths import killed_at
@@ -126,6 +127,24 @@ def test_a_damaged_copy_is_not_used(master: Master, slave: Slave, monkeypatch: p
     assert entries(slave.root) == {0, 100}
     slave.copy(master)
     assert entries(slave.root) == {0, 100, 200}
+
+
+@pytest.mark.parametrize(
+    ("at", "text"), [(8, "is of version 3, this build has 2"), (0, "begins with no journal")], ids=["version", "magic"]
+)
+def test_a_copy_that_cannot_be_used_ends_with_its_first_piece(
+    tmp_path: Path, slave: Slave, monkeypatch: pytest.MonkeyPatch, at: int, text: str
+) -> None:
+    large = Master(tmp_path / "large", entries=1 << 16)
+    large.put(*range(0, 1 << 16, 64))
+    add = CopyFiles.add
+    monkeypatch.setattr(
+        CopyFiles, "add", lambda files, piece: add(files, piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1 :])
+    )
+    with pytest.raises(OSError, match=text):
+        slave.copy(large)
+    assert slave.bytes == PIECE_BYTES_MAX and slave.sync.next_ms == slave.now_ms + RETRY_FIRST_MS
+    large.close()
 
 
 def test_a_full_disk_leaves_the_copy(master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
