@@ -15,8 +15,8 @@ from ringmq.native import ffi, lib
 from ringmq.pop import image_file, names
 from ringmq.pop.copy_mark import PIECES, mark_copy, remove_image, run_of_copy
 from ringmq.pop.copy_sync import Known
-from ringmq.pop.image_file import HEAD, HEAD_MAGIC, JOURNAL, DiskFile, HeaderError
-from ringmq.remoting.pop_copy_headers import PopProgressResponseHeader
+from ringmq.pop.image_file import HEAD, HEAD_MAGIC, JOURNAL, PAGE, DiskFile, HeaderError, Journal
+from ringmq.remoting.pop_copy_headers import NAMES_BYTES_MAX, PopProgressResponseHeader
 from ringmq.store.crash_points import Step, passed
 
 
@@ -78,11 +78,9 @@ class CopyFiles:
         CopyError."""
         with (self._folder / PIECES).open("rb") as file:
             file.seek(coming.journal_bytes)
-            lines = file.read()
+            lines = file.read(NAMES_BYTES_MAX)
         os.truncate(self._folder / PIECES, coming.journal_bytes)
-        journal = image_file.read_journal(self._folder / PIECES)
-        if journal is None or not journal.first_page:
-            raise CopyError("the copy of POP's memory is damaged, or of another version")
+        journal = _checked(image_file.read_journal(self._folder / PIECES), coming.snapshot)
         self._put_names(coming.names_from, lines)
         self._step("pop-copy-named")
         pieces = DiskFile(self._folder / PIECES)
@@ -98,7 +96,7 @@ class CopyFiles:
         if known.run == coming.run:
             (self._folder / PIECES).replace(self._folder / JOURNAL)
             self._step("pop-copy-replaced")
-            image_file.load(self._folder)
+            _load(self._folder)
         self.drop()
         return self._known(coming.run, coming.snapshot)
 
@@ -131,3 +129,27 @@ def _check_head(piece: bytes) -> None:
         raise CopyError("the copy of POP's memory begins with no journal")
     if version != lib.RMQ_POP_VERSION:
         raise CopyError(f"the copy of POP's memory is of version {version}, this build has {lib.RMQ_POP_VERSION}")
+
+
+def _checked(journal: Journal | None, snapshot: int) -> Journal:
+    """The journal of a copy. Its pages are within the memory that its own header names."""
+    if journal is None or not journal.first_page:
+        raise CopyError("the copy of POP's memory is damaged")
+    try:
+        header = image_file.read_header(journal.first_page, has_check=True)
+    except HeaderError as error:
+        raise CopyError(f"the copy of POP's memory cannot be used: {error}") from error
+    found = journal.snapshot, header.snapshot
+    if found != (snapshot, snapshot) or journal.store_id != header.store_id:
+        raise CopyError(f"the copy of POP's memory is of snapshots {found[0]} and {found[1]} instead of {snapshot}")
+    last, pages = max(memoryview(journal.numbers).cast("I")), int(header.layout.bytes) // PAGE
+    if last >= pages:
+        raise CopyError(f"the copy of POP's memory has page {last}, the memory has {pages} pages")
+    return journal
+
+
+def _load(folder: Path) -> None:
+    try:
+        image_file.load(folder)
+    except HeaderError as error:
+        raise CopyError(f"the image of POP's memory cannot be used: {error}") from error

@@ -17,6 +17,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.pop_copy_headers import (
     COPY_BYTES_MAX,
+    NAMES_BYTES_MAX,
     PIECE_BYTES_MAX,
     PopProgressRequestHeader,
     PopProgressResponseHeader,
@@ -25,6 +26,8 @@ from ringmq.remoting.pop_copy_headers import (
 PERIOD_MS = 250
 RETRY_FIRST_MS, RETRY_MAX_MS = 1000, 60_000
 TIMEOUT_MS = 3000
+WAIT_MS_MAX = 600_000
+"""Time that a whole copy waits for the slave's log."""
 
 
 class Known(Struct, frozen=True):
@@ -44,6 +47,8 @@ class CopySync(Struct):
     next_ms: int = 0
     coming: PopProgressResponseHeader | None = None
     """The copy that is on its way, or whole."""
+    came_ms: int = 0
+    """Time of its last piece so far."""
     is_gone: bool = False
     """True if the slave has a copy that does not count any more, because the master has no memory of POP."""
     _pieces: list[bytes] = field(default_factory=list)
@@ -84,6 +89,7 @@ class CopySync(Struct):
         try:
             found = PopProgressResponseHeader.decode(answer.ext_fields or {})
             _check(found, bytes(answer.body), self.coming, self._received)
+            _check_names(found, self.known)
         except BaseException:
             self._pause(now_ms)
             raise
@@ -91,6 +97,7 @@ class CopySync(Struct):
             self.coming = found
             self._pieces.append(bytes(answer.body))
             self._received += len(answer.body)
+            self.came_ms = now_ms
         else:
             self.is_gone = not found.run and self.known.run != 0
 
@@ -160,3 +167,14 @@ def _check(
     if found.offset != received or not 0 < len(body) <= min(PIECE_BYTES_MAX, found.size - received):
         text = f"{len(body)} bytes at {found.offset} are not the next of {found.size} behind {received}"
         raise json_body.bad_body(f"{text}, at most {PIECE_BYTES_MAX}", "offset")
+
+
+def _check_names(found: PopProgressResponseHeader, known: Known) -> None:
+    """Raises `BadBody` for lines that do not follow those of the slave, or are too many."""
+    if not found.size:
+        return
+    if found.names_from not in (0, known.names_bytes):
+        raise json_body.bad_body(f"namesFrom {found.names_from} is neither 0 nor {known.names_bytes}", "namesFrom")
+    names_bytes = found.names_from + found.size - found.journal_bytes
+    if names_bytes > NAMES_BYTES_MAX:
+        raise json_body.bad_body(f"{names_bytes} bytes of names are over the limit of {NAMES_BYTES_MAX}", "size")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.pop.copy_files import CopyError, CopyFiles
-from ringmq.pop.copy_sync import CopySync, Known
+from ringmq.pop.copy_sync import WAIT_MS_MAX, CopySync, Known
 
 
 class SlaveProgress:
@@ -29,14 +29,14 @@ class SlaveProgress:
     def save(self, own_end: int, now_ms: int) -> None:
         """See SlaveProgress."""
         try:
-            self._go_on(own_end)
+            self._go_on(own_end, now_ms)
         except (OSError, CopyError) as error:
             self._applied = None
             self.sync.dropped(now_ms)
             self._files.drop()
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
 
-    def _go_on(self, own_end: int) -> None:
+    def _go_on(self, own_end: int, now_ms: int) -> None:
         sync = self.sync
         if self._applied is not None:
             if self._applied.done():
@@ -51,5 +51,9 @@ class SlaveProgress:
             return
         for piece in sync.take_pieces():
             self._files.add(piece)
-        if sync.is_whole and sync.coming.log_end <= own_end:
+        if not sync.is_whole:
+            return
+        if sync.coming.log_end <= own_end:
             self._applied = self._thread.submit(self._files.apply, sync.coming, sync.known)
+        elif now_ms - sync.came_ms > WAIT_MS_MAX:
+            raise CopyError(f"the log ends at {own_end}, the copy of POP's memory waits for {sync.coming.log_end}")

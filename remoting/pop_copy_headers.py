@@ -13,6 +13,8 @@ from ringmq.remoting.headers import Header, Int64, header
 PIECE_BYTES_MAX: Final = 1 << 20
 COPY_BYTES_MAX: Final = 8 << 30
 """More than the largest memory takes, with its names."""
+NAMES_BYTES_MAX: Final = 256 << 20
+"""The file `names` with its lines from a copy. All ids of windows have room, with 256 bytes each."""
 
 
 @header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from ringmq.native import lib
 from ringmq.pop import image_file, log_cut, page_changes
 from ringmq.pop.copy_files import CopyFiles
 from ringmq.pop.copy_mark import PIECES, run_of_copy
-from ringmq.pop.copy_sync import RETRY_FIRST_MS, Known
-from ringmq.pop.image_file import JOURNAL, DiskFile
+from ringmq.pop.copy_sync import RETRY_FIRST_MS, WAIT_MS_MAX, Known
+from ringmq.pop.image_file import END as JOURNAL_END
+from ringmq.pop.image_file import END_MAGIC, HEAD, JOURNAL, PAGE, DiskFile, HeaderError
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.names import read_names
 from ringmq.remoting.pop_copy_headers import PIECE_BYTES_MAX
@@ -122,11 +124,89 @@ def test_a_damaged_copy_is_not_used(master: Master, slave: Slave, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(CopyFiles, "add", lambda files, piece: add(files, damage(piece)))
         master.put(200)
-        with pytest.raises(OSError, match="damaged, or of another version"):
+        with pytest.raises(OSError, match="POP's memory is damaged"):
             slave.copy(master)
     assert entries(slave.root) == {0, 100}
     slave.copy(master)
     assert entries(slave.root) == {0, 100, 200}
+
+
+class Forged(CopyFiles):
+    """Files to which a master sends a whole journal with wrong content, and its CRC."""
+
+    page = 0
+    """The number of the last page, 0 = as it is."""
+    snapshot = 0
+    """Added to the number of the snapshot in head and end."""
+    flips: int | None = None
+    """The byte of the first page that is another one."""
+
+    def add(self, piece: bytes) -> None:
+        data = bytearray(piece)
+        magic, version, pages, store_id, number = HEAD.unpack_from(data)
+        HEAD.pack_into(data, 0, magic, version, pages, store_id, number + self.snapshot)
+        end = HEAD.size + pages * (PAGE + 4)
+        if self.page:
+            data[end - 4 : end] = self.page.to_bytes(4, "little")
+        if self.flips is not None:
+            data[HEAD.size + self.flips] ^= 1
+        JOURNAL_END.pack_into(data, end, zlib.crc32(data[:end]), pages, number + self.snapshot, END_MAGIC)
+        super().add(bytes(data))
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "next"])
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("page", (1 << 32) - 1, "has page 4294967295, the memory has"),
+        ("snapshot", 1, "is of snapshots"),
+        ("flips", 0, "header is damaged"),
+        ("flips", 8, "it is of version"),
+    ],
+)
+def test_a_forged_copy_changes_nothing(
+    master: Master, slave: Slave, field: str, value: int, text: str, is_first: bool
+) -> None:
+    if not is_first:
+        slave.copy(master)
+    before = image_of(slave.root) if not is_first else b""
+    master.names.add("G", "T", 1, 0)
+    master.put(200)
+    files, forged = slave.progress._files, Forged(slave.root)
+    setattr(forged, field, value)
+    slave.progress._files = forged
+    with pytest.raises(OSError, match=text):
+        slave.copy(master)
+    assert is_first or image_of(slave.root) == before
+    names = read_names(slave.root / "pop")
+    assert (None if names is None else len(names.windows)) == (None if is_first else 1)
+    slave.progress._files = files
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100, 200}
+
+
+def test_an_image_that_is_damaged_ends_a_copy(master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(folder: Path) -> None:
+        raise HeaderError("its header is damaged")
+
+    slave.copy(master)
+    master.put(200)
+    monkeypatch.setattr(image_file, "load", damaged)
+    with pytest.raises(OSError, match="image of POP's memory cannot be used: its header is damaged"):
+        slave.copy(master)
+
+
+def test_a_copy_does_not_wait_for_ever_for_the_log(master: Master, slave: Slave) -> None:
+    slave.copy(master, END - 1)
+    slave.now_ms += WAIT_MS_MAX
+    slave.save(END - 1)
+    assert slave.sync.is_whole
+    slave.now_ms += 1
+    with pytest.raises(OSError, match=f"the log ends at {END - 1}, .* waits for {END}"):
+        slave.save(END - 1)
+    assert not slave.sync.is_whole and not (slave.root / "pop" / PIECES).exists()
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100}
 
 
 @pytest.mark.parametrize(

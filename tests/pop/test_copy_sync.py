@@ -9,7 +9,7 @@ from ringmq.pop.copy_sync import PERIOD_MS, RETRY_FIRST_MS, RETRY_MAX_MS, CopySy
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.pop_copy_headers import COPY_BYTES_MAX, PIECE_BYTES_MAX
+from ringmq.remoting.pop_copy_headers import COPY_BYTES_MAX, NAMES_BYTES_MAX, PIECE_BYTES_MAX
 
 KNOWN = Known(5, 40, 300, 99)
 FIELDS = {
@@ -170,6 +170,8 @@ def test_pauses_grow_while_copies_cannot_be_kept() -> None:
         (b"x", {"namesFrom": -1}),
         (b"x", {"snapshot": -1}),
         (b"x", {"logEnd": -1}),
+        (b"x", {"namesFrom": 299}),
+        (b"x", {"namesFrom": 300, "size": NAMES_BYTES_MAX - 300 + 9}),
     ],
 )  # fmt: skip
 def test_an_impossible_piece_ends_the_copy(body: bytes, fields: dict[str, int]) -> None:
