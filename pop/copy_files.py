@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
+from typing import Any
 
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file, names
 from ringmq.pop.copy_mark import PIECES, mark_copy, remove_image, run_of_copy
 from ringmq.pop.copy_sync import Known
-from ringmq.pop.image_file import HEAD, HEAD_MAGIC, JOURNAL, PAGE, DiskFile, HeaderError, Journal
+from ringmq.pop.image_file import HEAD, HEAD_MAGIC, IMAGE, JOURNAL, PAGE, DiskFile, HeaderError, Journal
 from ringmq.remoting.pop_copy_headers import NAMES_BYTES_MAX, PopProgressResponseHeader
 from ringmq.store.crash_points import Step, passed
 
@@ -86,8 +87,10 @@ class CopyFiles:
         pieces = DiskFile(self._folder / PIECES)
         try:
             pieces.sync()
-            if known.run != coming.run:
-                numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
+            numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
+            if known.run == coming.run:
+                self._reserve(numbers, len(numbers))
+            else:
                 image_file.make_image(self._folder, pieces, numbers, len(numbers))
                 self._step("pop-copy-made")
                 mark_copy(self._folder, coming.run)
@@ -99,6 +102,14 @@ class CopyFiles:
             _load(self._folder)
         self.drop()
         return self._known(coming.run, coming.snapshot)
+
+    def _reserve(self, numbers: Any, count: int) -> None:
+        """Take the room in the image before the journal counts: a start has to write these pages."""
+        image = DiskFile(self._folder / IMAGE)
+        try:
+            image.reserve(numbers, count)
+        finally:
+            image.close()
 
     def _put_names(self, begin: int, lines: bytes) -> None:
         path = self._folder / names.FILE

@@ -6,12 +6,15 @@ writes the files, because control waits for no disk.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.pop.copy_files import CopyError, CopyFiles
 from ringmq.pop.copy_sync import WAIT_MS_MAX, CopySync, Known
+
+log = logging.getLogger(__name__)
 
 
 class SlaveProgress:
@@ -22,7 +25,7 @@ class SlaveProgress:
 
     def __init__(self, live: LiveConfig, root: Path) -> None:
         self._files = CopyFiles(root)
-        self.sync = CopySync(self._files.known())
+        self.sync = CopySync(_known(self._files))
         self._thread = ThreadPoolExecutor(1, "pop-copy")
         self._applied: Future[Known] | None = None
 
@@ -57,3 +60,12 @@ class SlaveProgress:
             self._applied = self._thread.submit(self._files.apply, sync.coming, sync.known)
         elif now_ms - sync.came_ms > WAIT_MS_MAX:
             raise CopyError(f"the log ends at {own_end}, the copy of POP's memory waits for {sync.coming.log_end}")
+
+
+def _known(files: CopyFiles) -> Known:
+    """The state of the copy. One that cannot be read now stays: a start as the master may be able to."""
+    try:
+        return files.known()
+    except OSError as error:
+        log.warning("%s", f"the copy of the master's open messages cannot be read: {error}; another one follows")
+        return Known()

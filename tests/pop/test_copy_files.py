@@ -243,6 +243,46 @@ def test_a_full_disk_leaves_the_copy(master: Master, slave: Slave, monkeypatch: 
     assert entries(slave.root) == {0, 100, 200}
 
 
+def test_a_journal_counts_once_its_pages_have_room(
+    master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(image: DiskFile, *arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(image.path))
+
+    slave.copy(master)
+    master.put(200)
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskFile, "reserve", full)
+        patch.setattr(DiskFile, "apply", full)
+        with pytest.raises(OSError, match="No space left"):
+            slave.copy(master)
+        assert not (slave.root / "pop" / JOURNAL).exists()
+        assert entries(slave.root) == {0, 100}, "a start has nothing to write"
+    slave.copy(master)
+    assert entries(slave.root) == {0, 100, 200}
+
+
+def test_a_slave_without_room_for_a_journal_starts(
+    master: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file system does not reserve room, so a journal is there that no start can write into the image."""
+    slave.copy(master)
+    master.put(200)
+    slave.copy(master)
+
+    def full(image: DiskFile, *arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(image.path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskFile, "apply", full)
+        again = Slave(slave.root)
+    assert again.sync.known == Known() and "cannot be read: [Errno 28] No space left" in caplog.text
+    assert entries(slave.root) == {0, 100, 200}
+    again.copy(master)
+    assert again.sync.known == slave.sync.known
+    assert entries(slave.root) == {0, 100, 200} and image_of(slave.root) == image_of(master.root)
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "next"])
 @pytest.mark.parametrize("point", ["pop-copy-named", "pop-copy-made", "pop-copy-replaced", "pop-journal-replayed"])
 def test_a_death_leaves_one_of_two_copies(master: Master, slave: Slave, point: str, is_first: bool) -> None:
