@@ -2,7 +2,8 @@
 
 A copy is the pages that the image got since the slave's snapshot, as a journal, and the lines of `names` that the
 slave lacks. It is of one moment: control reads the image while the worker `pop` does not write it, and begins anew at
-the next request if the worker has begun meanwhile. A slave takes a copy in pieces of PIECE_BYTES_MAX.
+the next request if the worker has begun meanwhile, or a start of it writes a journal into the image. A slave takes a
+copy in pieces of PIECE_BYTES_MAX.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class CopySource(Struct):
                 yield from _write_journal(file, image, header, pages)
                 journal_bytes = file.tell()
                 names_from = _add_names(file, folder, asked)
-                if read_changes(folder) != changes:
+                if read_changes(folder) != changes or _header(image) != header:
                     file.close()
                     return _without_copy(request, asked.run, asked.snapshot)
             except BaseException:

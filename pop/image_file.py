@@ -326,6 +326,7 @@ def load(folder: Path) -> Header | None:
             file = DiskFile(folder / JOURNAL)
             try:
                 sync_directory(folder)  # a slave renames a journal: a power cut would take the name back
+                image.write(journal.first_page, 0)  # control reads the header last (`copy_source.py`)
                 numbers = ffi.from_buffer("uint32_t[]", journal.numbers)
                 image.apply(file, HEAD.size, numbers, len(journal.numbers) // 4)
             finally:

@@ -134,6 +134,21 @@ def test_an_image_that_changes_meanwhile_is_not_given(master: Master, monkeypatc
     assert header_of(master, NOTHING).size == 0
 
 
+def test_an_image_to_which_a_start_adds_a_journal_is_not_given(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so before it notes the pages."""
+    master.put(0)
+    path = master.memory.folder / FILE
+    names, noted = copy_source._add_names, path.read_bytes()
+
+    def slow(*arguments: object) -> int:
+        master.put(1)
+        path.write_bytes(noted)
+        return names(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copy_source, "_add_names", slow)
+    assert header_of(master, NOTHING).size == 0
+
+
 def test_a_master_without_pop_has_none(tmp_path: Path) -> None:
     control = make_harness({"storePathRootDir": str(tmp_path)})
     answer = control.ask(RequestCode.POP_PROGRESS, {**NOTHING, "run": "7", "snapshot": "3"})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.pop import page_changes
-from ringmq.pop.image_file import PAGE
+from ringmq.pop import image_file, page_changes
+from ringmq.pop.image_file import IMAGE, PAGE, DiskFile, Header, read_header
 from ringmq.pop.memory import PopMemory, remove_lasting
 from ringmq.pop.page_changes import PageChanges, changed_since, open_changes, read_changes
 from tests.pop.memory_kit import entry, open_memory, put
@@ -31,6 +31,11 @@ def pages_of(memory: PopMemory) -> int:
 def page_of(memory: PopMemory, index: int) -> int:
     """The page of an entry."""
     return (int(memory.layout.entries_at) + index * 64) // PAGE
+
+
+def header_of(root: Path) -> Header:
+    """The header of the image."""
+    return read_header((root / "pop" / IMAGE).read_bytes()[:PAGE], has_check=True)
 
 
 class Worker:
@@ -136,6 +141,39 @@ def test_no_death_hides_a_page(root: Path, point: str) -> None:
     if now.run == run.run:
         assert page_of(again.memory, 1000) in changed_since(again.memory.folder, first)
     assert entry(again.memory, 1000).base_offset == 1000
+    again.end()
+
+
+def test_a_start_that_dies_in_a_journal_leaves_an_image_of_no_moment(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has died before it noted the pages of the journal."""
+    worker = Worker(root)
+    worker.put(0)
+    first = worker.write()
+    worker.end()
+
+    def work(step: page_changes.Step) -> None:
+        worker = Worker(root)
+        worker.taker.snapshots._step = step
+        worker.put(1000)
+        worker.write()
+
+    assert killed_at("pop-journal-synced", 1, work)
+    known = read_changes(root / "pop")
+    assert known is not None and known.is_of(header_of(root)) and known.done == first
+
+    def die(image: DiskFile, *arguments: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskFile, "apply", die)
+        with pytest.raises(OSError, match="Input/output error"):
+            image_file.load(root / "pop")
+    assert not known.is_of(header_of(root))
+    again = Worker(root)
+    now = read_changes(root / "pop")
+    assert now is not None and now.is_of(header_of(root)) and entry(again.memory, 1000).base_offset == 1000
     again.end()
 
 
