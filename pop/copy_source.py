@@ -38,19 +38,24 @@ from ringmq.pop.image_file import (
 from ringmq.pop.page_changes import Changes, changed_since, read_changes
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.pop_copy_headers import PIECE_BYTES_MAX, PopProgressRequestHeader, PopProgressResponseHeader
+from ringmq.store.retention import RetentionSettings, used_ratio
 
 STEP_PAGES = 64
 """Pages that one step reads, some 0.3 ms."""
-COPIES_MAX = 16
+COPIES_MAX = 2
 """Copies that slaves are taking in pieces. A newer one takes the place of that which was asked for the longest ago."""
+IDLE_MS_MAX = 10_000
+"""Time after which a copy is dropped of which no piece was asked for."""
 
 
 class _Copy(Struct):
-    """A copy that a slave takes. `file`: open until its last piece is taken."""
+    """A copy that a slave takes. `file`: open until its last piece is taken. `asked_ms`: time of the last request."""
 
     answer: PopProgressResponseHeader
     file: IO[bytes]
+    asked_ms: int
 
 
 class CopySource(Struct):
@@ -59,20 +64,27 @@ class CopySource(Struct):
     parts: ControlParts
     _copies: dict[int, _Copy] = field(default_factory=dict)
     _last_id: int = 0
+    _is_making: bool = False
+    """True while one is made. Other slaves ask again."""
 
     def answer(self, request: Request) -> Answer | Slices:
         """270006. Raises RequestError."""
         if self.parts.live.is_slave:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)
-        asked = PopProgressRequestHeader.decode(request.command.ext_fields or {})
+        asked = _asked(request)
+        self._drop_idle(request.now_ms)
         if asked.copy_id is None:
             return Slices(self._begin(request, asked), is_large=True, is_reading=True)
         copy, offset = self._copies.pop(asked.copy_id, None), asked.offset or 0
         if copy is None or not 0 <= offset < copy.answer.size:
             remark = f"there is no copy {asked.copy_id} with a piece at {offset}, begin anew"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
-        self._copies[asked.copy_id] = copy
+        self._copies[asked.copy_id], copy.asked_ms = copy, request.now_ms
         return self._piece(request, copy, offset)
+
+    def _drop_idle(self, now_ms: int) -> None:
+        for copy_id in [number for number, copy in self._copies.items() if now_ms - copy.asked_ms > IDLE_MS_MAX]:
+            self._copies.pop(copy_id).file.close()
 
     def _piece(self, request: Request, copy: _Copy, offset: int) -> RemotingCommand:
         copy.file.seek(offset)
@@ -87,11 +99,16 @@ class CopySource(Struct):
         root = Path(self.parts.live.config.store_path_root_dir)
         if not has_image(root):
             return _without_copy(request, 0, 0)
+        if self._is_making:
+            return _without_copy(request, asked.run, asked.snapshot)
+        self._is_making = True
         try:
             return (yield from self._copied(request, asked, root / FOLDER))
         except OSError as error:
             remark = f"the memory of POP cannot be copied: {error}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        finally:
+            self._is_making = False
 
     def _copied(self, request: Request, asked: PopProgressRequestHeader, folder: Path) -> Steps[Answer]:
         changes = read_changes(folder)
@@ -103,6 +120,8 @@ class CopySource(Struct):
                 return _without_copy(request, asked.run, asked.snapshot)
             is_behind = changes.run == asked.run and asked.snapshot < changes.done
             pages = changed_since(folder, asked.snapshot) if is_behind else _all_pages(image, header)
+            if len(pages) * PAGE > PIECE_BYTES_MAX and (fault := self._lack_of_room(folder)):
+                return request.reply(ResponseCode.SYSTEM_ERROR, fault)
             yield
             from tempfile import SpooledTemporaryFile  # here: control of a broker without slaves starts without it
 
@@ -119,6 +138,14 @@ class CopySource(Struct):
                 raise
         return self._first_piece(request, file, changes, journal_bytes, names_from)
 
+    def _lack_of_room(self, folder: Path) -> str:
+        """The reason for which a large copy is not made, "" if there is none. The log needs the rest of the disk."""
+        limit = RetentionSettings.from_properties(self.parts.live.config.as_properties()).warning_ratio
+        used = used_ratio(folder)
+        if used <= limit:
+            return ""
+        return f"no copy of POP's memory: the disk is {used:.0%} used, diskSpaceWarningLevelRatio is {limit:.0%}"
+
     def _first_piece(
         self, request: Request, file: IO[bytes], changes: Changes, journal_bytes: int, names_from: int
     ) -> RemotingCommand:
@@ -127,10 +154,21 @@ class CopySource(Struct):
             run=changes.run, snapshot=changes.done, copy_id=self._last_id, offset=0, size=file.tell(),
             journal_bytes=journal_bytes, names_from=names_from, log_end=self.parts.log_end(),
         )  # fmt: skip
-        if len(self._copies) == COPIES_MAX:
-            self._copies.pop(next(iter(self._copies))).file.close()
-        self._copies[self._last_id] = _Copy(answer, file)
-        return self._piece(request, self._copies[self._last_id], 0)
+        copy = _Copy(answer, file, request.now_ms)
+        if answer.size > PIECE_BYTES_MAX:
+            if len(self._copies) == COPIES_MAX:
+                self._copies.pop(next(iter(self._copies))).file.close()
+            self._copies[self._last_id] = copy
+        return self._piece(request, copy, 0)
+
+
+def _asked(request: Request) -> PopProgressRequestHeader:
+    asked = PopProgressRequestHeader.decode(request.command.ext_fields or {})
+    for name, value in asked.encode().items():
+        if int(value) < 0:
+            text = f"{name} = {value} is below 0"
+            raise RequestError(text, field=name, code=ResponseCode.INVALID_PARAMETER, limit=0)
+    return asked
 
 
 def _without_copy(request: Request, run: int, snapshot: int) -> RemotingCommand:
@@ -171,7 +209,7 @@ def _add_names(file: IO[bytes], folder: Path, asked: PopProgressRequestHeader) -
     """Write the lines that the slave lacks. Returns the place in its file at which they begin."""
     data = (folder / names.FILE).read_bytes()
     data = data[: data.rfind(b"\n") + 1]
-    known = data[: max(0, asked.names_bytes)]
+    known = data[: asked.names_bytes]
     is_known = len(known) == asked.names_bytes and zlib.crc32(known) == asked.names_crc
     begin = len(known) if is_known else 0
     file.write(data[begin:])

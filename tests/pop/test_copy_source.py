@@ -159,22 +159,78 @@ def test_a_master_without_pop_has_none(tmp_path: Path) -> None:
 def test_a_piece_that_is_not_there_is_refused(master: Master) -> None:
     master.put(0)
     first = header_of(master, NOTHING)
-    for copy_id, offset in ((first.copy_id, 0), (77, 0), (-1, 5)):
+    for copy_id, offset in ((first.copy_id, 0), (77, 0), (0, 5)):
         answer = master.ask({**NOTHING, "copyId": str(copy_id), "offset": str(offset)})
         assert answer.code == ResponseCode.QUERY_NOT_FOUND
         assert answer.remark == f"there is no copy {copy_id} with a piece at {offset}, begin anew"
 
 
-def test_the_oldest_copy_gives_way(tmp_path: Path) -> None:
-    master = Master(tmp_path / "master", entries=1 << 16)
-    master.put(*range(0, 1 << 16, 64))
-    copies = [header_of(master, NOTHING) for _ in range(copy_source.COPIES_MAX)]
-    next_piece = {**NOTHING, "offset": str(PIECE_BYTES_MAX)}
-    assert master.ask({**next_piece, "copyId": str(copies[0].copy_id)}).code == 0
-    header_of(master, NOTHING)
-    codes = [master.ask({**next_piece, "copyId": str(copy.copy_id)}).code for copy in copies]
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Master]:
+    """A master of which a copy has several pieces."""
+    made = Master(tmp_path / "large", entries=1 << 16)
+    made.put(*range(0, 1 << 16, 64))
+    yield made
+    made.close()
+
+
+def next_piece(master: Master, copy: PopProgressResponseHeader) -> int:
+    """The code of the answer."""
+    return master.ask({**NOTHING, "offset": str(PIECE_BYTES_MAX), "copyId": str(copy.copy_id)}).code
+
+
+def test_the_oldest_copy_gives_way(large: Master) -> None:
+    copies = [header_of(large, NOTHING) for _ in range(copy_source.COPIES_MAX)]
+    assert next_piece(large, copies[0]) == 0
+    header_of(large, NOTHING)
+    codes = [next_piece(large, copy) for copy in copies]
     assert codes == [0, ResponseCode.QUERY_NOT_FOUND, *[0] * (copy_source.COPIES_MAX - 2)]
-    master.close()
+
+
+def test_a_copy_of_one_piece_takes_no_place(large: Master, slave: Slave) -> None:
+    slave.copy(large)
+    copies = [header_of(large, NOTHING) for _ in range(copy_source.COPIES_MAX)]
+    large.put(5)
+    assert slave.copy(large) == 1
+    assert [next_piece(large, copy) for copy in copies] == [0] * copy_source.COPIES_MAX
+
+
+def test_a_copy_that_no_slave_takes_is_dropped(large: Master) -> None:
+    copy = header_of(large, NOTHING)
+    large.control.now_ms += copy_source.IDLE_MS_MAX
+    assert next_piece(large, copy) == 0
+    large.control.now_ms += copy_source.IDLE_MS_MAX + 1
+    assert next_piece(large, copy) == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_one_copy_is_made_at_a_time(large: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, meanwhile = copy_source._add_names, list[int]()
+
+    def add(*arguments: object) -> int:
+        meanwhile.append(header_of(large, NOTHING).size)
+        return names(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copy_source, "_add_names", add)
+    for _ in range(2):
+        assert header_of(large, NOTHING).size > PIECE_BYTES_MAX
+    assert meanwhile == [0, 0]
+
+
+def test_a_large_copy_leaves_the_log_its_room(large: Master, slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    slave.copy(large)
+    monkeypatch.setattr(copy_source, "used_ratio", lambda folder: 0.91)
+    answer = large.ask(NOTHING)
+    remark = "no copy of POP's memory: the disk is 91% used, diskSpaceWarningLevelRatio is 90%"
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    large.put(5)
+    assert slave.copy(large) == 1, "a small one stays in memory"
+
+
+@pytest.mark.parametrize("field", [*NOTHING, "copyId", "offset"])
+def test_numbers_below_0_are_refused(master: Master, field: str) -> None:
+    master.put(0)
+    answer = master.ask({**NOTHING, field: "-1"})
+    assert (answer.code, answer.remark) == (ResponseCode.INVALID_PARAMETER, f"{field} = -1 is below 0")
 
 
 def test_those_who_may_not_replicate_are_refused(master: Master) -> None:
