@@ -46,6 +46,8 @@ STEP_PAGES = 64
 """Pages that one step reads, some 0.3 ms."""
 COPIES_MAX = 2
 """Copies that slaves are taking in pieces. A newer one takes the place of that which was asked for the longest ago."""
+CHANGED = "the memory of POP has changed while its copy was made, ask again"
+"""A large copy may meet that each time: the slave tells its operator. A small one is asked for again at once."""
 IDLE_MS_MAX = 10_000
 """Time after which a copy is dropped of which no piece was asked for."""
 
@@ -120,7 +122,8 @@ class CopySource(Struct):
                 return _without_copy(request, asked.run, asked.snapshot)
             is_behind = changes.run == asked.run and asked.snapshot < changes.done
             pages = changed_since(folder, asked.snapshot) if is_behind else _all_pages(image, header)
-            if len(pages) * PAGE > PIECE_BYTES_MAX and (fault := self._lack_of_room(folder)):
+            is_large = len(pages) * PAGE > PIECE_BYTES_MAX
+            if is_large and (fault := self._lack_of_room(folder)):
                 return request.reply(ResponseCode.SYSTEM_ERROR, fault)
             yield
             from tempfile import SpooledTemporaryFile  # here: control of a broker without slaves starts without it
@@ -132,6 +135,8 @@ class CopySource(Struct):
                 names_from = _add_names(file, folder, asked)
                 if read_changes(folder) != changes or _header(image) != header:
                     file.close()
+                    if is_large:
+                        return request.reply(ResponseCode.SYSTEM_BUSY, CHANGED)
                     return _without_copy(request, asked.run, asked.snapshot)
             except BaseException:
                 file.close()
@@ -192,15 +197,16 @@ def _all_pages(image: IO[bytes], header: Header) -> list[int]:
 
 def _write_journal(file: IO[bytes], image: IO[bytes], header: Header, pages: list[int]) -> Steps[None]:
     """Write the pages as `ringmq.pop.image_file.JournalWriter` does."""
-    data = HEAD.pack(HEAD_MAGIC, lib.RMQ_POP_VERSION, len(pages), header.store_id, header.snapshot)
-    crc = 0
+    head = HEAD.pack(HEAD_MAGIC, lib.RMQ_POP_VERSION, len(pages), header.store_id, header.snapshot)
+    file.write(head)
+    crc = zlib.crc32(head)
     for at in range(0, len(pages), STEP_PAGES):
-        for page in pages[at : at + STEP_PAGES]:
-            data += os.pread(image.fileno(), PAGE, page * PAGE).ljust(PAGE, b"\0")
+        taken = pages[at : at + STEP_PAGES]
+        data = b"".join(os.pread(image.fileno(), PAGE, page * PAGE).ljust(PAGE, b"\0") for page in taken)
         file.write(data)
-        crc, data = zlib.crc32(data, crc), b""
+        crc = zlib.crc32(data, crc)
         yield
-    data += struct.pack(f"<{len(pages)}I", *pages)
+    data = struct.pack(f"<{len(pages)}I", *pages)
     crc = zlib.crc32(data, crc)
     file.write(data + END.pack(crc, len(pages), header.snapshot, END_MAGIC))
 

@@ -31,7 +31,7 @@ from ringmq.ipc.audit import Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.client_headers import UpdateConsumerOffsetRequestHeader
-from ringmq.remoting.codes import RequestCode, code_name
+from ringmq.remoting.codes import RequestCode, ResponseCode, code_name
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfigTable
 from ringmq.remoting.errors import RemotingError
@@ -43,6 +43,10 @@ SEARCH_PERIOD_MS = 1000
 late that the master is gone, or back.
 """
 HAND_OVER_TIMEOUT_MS = 3000
+SILENT_MS = 60_000
+"""Time between two lines about troubles with one progress."""
+NO_TROUBLE = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SLAVE_NOT_AVAILABLE)
+"""Answers of a master that knows no such progress, that is a slave by now, or that waits for a slave's log."""
 
 
 class ProgressSync(Protocol):
@@ -115,6 +119,8 @@ class SlaveRole:
         self._ordered_generation: int | None = None
         self._failing: dict[str, str] = {}
         """The trouble of each table and each progress that is logged already."""
+        self._silent_until_ms: dict[str, int] = {}
+        """The time from which another trouble of each progress is logged."""
 
     @property
     def is_searching(self) -> bool:
@@ -166,7 +172,7 @@ class SlaveRole:
             progress.save(own_end, now_ms)
         except OSError as error:
             trouble = f"the master's progress with {progress.what} cannot be saved: {error}"
-            self._log_throttled(trouble, progress.what)
+            self._log_progress(trouble, progress, now_ms)
 
     def close(self, timeout_s: float) -> None:
         """End the calls."""
@@ -207,19 +213,26 @@ class SlaveRole:
             self._sync.refused(ask, now_ms)
 
     def _on_progress(self, progress: SlaveProgress, ask: Ask, outcome: Outcome, now_ms: int) -> None:
-        if outcome.answer is None or self.is_searching:
+        answer = outcome.answer
+        if self.is_searching:
             progress.sync.failed(ask, now_ms)
             return
-        if outcome.error is not None:
-            progress.sync.refused(ask, outcome.answer.code, now_ms)
-            return
-        trouble = ""
-        try:
-            progress.sync.answered(ask, outcome.answer, now_ms)
-        except RemotingError as error:
-            trouble = f"request {ask.code} to the master at {ask.address}: {error}"
+        trouble = outcome.error or ""
+        if answer is None:
+            progress.sync.failed(ask, now_ms)
+        elif trouble:
+            progress.sync.refused(ask, answer.code, now_ms)
+            if answer.code in NO_TROUBLE:
+                return
+        else:
+            try:
+                progress.sync.answered(ask, answer, now_ms)
+            except RemotingError as error:
+                trouble = str(error)
+        if trouble:
+            trouble = f"request {ask.code} to the master at {ask.address}: {trouble}"
         if not progress.sync.needs_end:
-            self._log_throttled(trouble, progress.what)
+            self._log_progress(trouble, progress, now_ms)
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
         """Apply a table. Returns a line about entries that could not be applied, or ""."""
@@ -258,6 +271,15 @@ class SlaveRole:
         key = self._handing_over.popleft()
         if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
             self._tables.offsets.committed_here.discard(key)
+
+    def _log_progress(self, trouble: str, progress: SlaveProgress, now_ms: int) -> None:
+        """Log a trouble, and none behind it for a minute: troubles of requests four times a second may come and go."""
+        what = progress.what
+        if trouble and trouble != self._failing.get(what, ""):
+            if now_ms < self._silent_until_ms.get(what, 0):
+                return
+            self._silent_until_ms[what] = now_ms + SILENT_MS
+        self._log_throttled(trouble, what)
 
     def _log_throttled(self, trouble: str, what: str) -> None:
         """Log each trouble of a table once, until it is over. "" = the table has none."""

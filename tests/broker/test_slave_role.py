@@ -18,7 +18,7 @@ from ringmq.ipc.audit import Actor, Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import names
 from ringmq.remoting.assignment_bodies import RequestMode
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import write_body
@@ -482,6 +482,41 @@ def test_a_commit_that_did_not_arrive_is_handed_over_again(pair: Pair) -> None:
     assert pair.broker.offsets.get("G", "T", 0) == 25
     assert RequestCode.UPDATE_CONSUMER_OFFSET in pair.sync()
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (None, 2),
+        (ResponseCode.SYSTEM_BUSY, 2),
+        (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 0),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, 0),
+    ],
+)
+def test_trouble_with_progress_is_told_once_a_minute(
+    pair: Pair, log_text: Callable[[], str], code: int | None, lines: int
+) -> None:
+    """Every other request fails. The pauses grow meanwhile: the fifth one leaves a pass out."""
+    take, asked = pair.calls.outcomes, 0
+
+    def outcomes() -> list[Outcome]:
+        nonlocal asked
+        found = take()
+        for index, one in enumerate(found):
+            asked += one.request_code == RequestCode.POP_PROGRESS
+            if one.request_code == RequestCode.POP_PROGRESS and asked % 2:
+                assert one.answer is not None
+                answer = None if code is None else RemotingCommand.response_to(one.answer, code)
+                found[index] = Outcome(one.address, "it cannot be had", answer, one.request_code)
+        return found
+
+    pair.calls.outcomes = outcomes  # type: ignore[method-assign]
+    pair.registered()
+    for _ in range(12):
+        pair.sync()
+    assert asked == 11
+    wanted = f"request 270006 to the master at {MASTER}: it cannot be had"
+    assert [line for line in log_text().splitlines() if "270006" in line] == [wanted] * lines
 
 
 def test_trouble_is_told_once_until_it_is_over(pair: Pair, log_text: Callable[[], str]) -> None:

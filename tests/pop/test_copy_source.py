@@ -27,6 +27,15 @@ def master(tmp_path: Path) -> Iterator[Master]:
 
 
 @pytest.fixture
+def large(tmp_path: Path) -> Iterator[Master]:
+    """A master of which a copy has several pieces."""
+    made = Master(tmp_path / "large", entries=1 << 16)
+    made.put(*range(0, 1 << 16, 64))
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def slave(tmp_path: Path) -> Slave:
     return Slave(tmp_path / "slave")
 
@@ -134,6 +143,22 @@ def test_an_image_that_changes_meanwhile_is_not_given(master: Master, monkeypatc
     assert header_of(master, NOTHING).size == 0
 
 
+def test_a_large_copy_that_does_not_fit_between_snapshots_is_an_error(
+    large: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave makes a pause, and tells its operator."""
+    names = copy_source._add_names
+
+    def slow(*arguments: object) -> int:
+        large.put(1)
+        return names(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copy_source, "_add_names", slow)
+    answer = large.ask(NOTHING)
+    remark = "the memory of POP has changed while its copy was made, ask again"
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, remark)
+
+
 def test_an_image_to_which_a_start_adds_a_journal_is_not_given(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does so before it notes the pages."""
     master.put(0)
@@ -163,15 +188,6 @@ def test_a_piece_that_is_not_there_is_refused(master: Master) -> None:
         answer = master.ask({**NOTHING, "copyId": str(copy_id), "offset": str(offset)})
         assert answer.code == ResponseCode.QUERY_NOT_FOUND
         assert answer.remark == f"there is no copy {copy_id} with a piece at {offset}, begin anew"
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Iterator[Master]:
-    """A master of which a copy has several pieces."""
-    made = Master(tmp_path / "large", entries=1 << 16)
-    made.put(*range(0, 1 << 16, 64))
-    yield made
-    made.close()
 
 
 def next_piece(master: Master, copy: PopProgressResponseHeader) -> int:
