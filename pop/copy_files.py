@@ -1,6 +1,6 @@
 """The files of a slave's copy of its master's POP memory: those of a master (`image_file.py`, `names.py`), and pieces.
 
-Pieces gather in `pop/copy.tmp`. A whole copy is a journal, and names. The names come first: none may lack for a window
+Pieces gather in `pop/pieces`. A whole copy is a journal, and names. The names come first: none may lack for a window
 of the image. The journal takes the place of `pop/journal`, or becomes a new image if it has all pages. So a death
 leaves the old copy or the new one, and a power cut does, too.
 """

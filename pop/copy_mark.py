@@ -12,7 +12,7 @@ from ringmq.pop import page_changes
 from ringmq.pop.image_file import IMAGE, JOURNAL
 from ringmq.store import markers
 
-FILE, PIECES = "copy", "copy.tmp"
+FILE, PIECES = "copy", "pieces"
 _BYTES_MAX = 32
 
 

@@ -13,7 +13,7 @@ import pytest
 from ringmq.native import lib
 from ringmq.pop import image_file, log_cut, page_changes
 from ringmq.pop.copy_files import CopyFiles
-from ringmq.pop.copy_mark import PIECES, run_of_copy
+from ringmq.pop.copy_mark import PIECES, mark_copy, run_of_copy
 from ringmq.pop.copy_sync import RETRY_FIRST_MS, WAIT_MS_MAX, Known
 from ringmq.pop.image_file import END as JOURNAL_END
 from ringmq.pop.image_file import END_MAGIC, HEAD, JOURNAL, PAGE, DiskFile, HeaderError
@@ -106,6 +106,12 @@ def test_a_worker_that_starts_again_after_a_power_cut_gives_all(master: Master, 
     master.put(300)
     slave.copy(master)
     assert entries(slave.root) == {0, 100, 300} and image_of(slave.root) == image_of(master.root)
+
+
+def test_the_sign_of_a_copy_leaves_the_pieces(tmp_path: Path) -> None:
+    (tmp_path / PIECES).write_bytes(b"a piece")
+    mark_copy(tmp_path, 7)
+    assert (tmp_path / PIECES).read_bytes() == b"a piece" and run_of_copy(tmp_path) == 7
 
 
 def test_new_memory_is_no_copy(master: Master, slave: Slave) -> None:
@@ -236,7 +242,7 @@ def test_a_full_disk_leaves_the_copy(master: Master, slave: Slave, monkeypatch: 
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(OSError, match=r"copy\.tmp"):
+        with pytest.raises(OSError, match="pop/pieces"):
             slave.copy(master)
     assert entries(slave.root) == {0, 100} and not (slave.root / "pop" / PIECES).exists()
     slave.copy(master)
