@@ -114,7 +114,8 @@ def _check(look: StoreLook, memory: PopMemory) -> bool | None:
         births = read_start_offsets(look.root)
     except ConfigFileError as error:
         raise OSError(str(error)) from error
-    names = Names(memory.folder, was_cut=memory.was_cut)
+    was_copy = run_of_copy(memory.folder) != 0
+    names = Names(memory.folder, was_cut=memory.was_cut or was_copy)
     try:
         if read_notice(look.root).until_ms and (names.damaged or _is_damaged(look.root)):
             text = f"{memory.folder}: the memory of open messages is damaged, so it is removed"
@@ -124,7 +125,6 @@ def _check(look: StoreLook, memory: PopMemory) -> bool | None:
             return None
         found = reach(memory, look.plane, names, births)
         names.pass_over(found.highest_id)
-        was_copy = run_of_copy(memory.folder) != 0
         if was_copy:
             _take_copy(look, memory, names)
         is_empty = not found.entries and not found.has_ahead

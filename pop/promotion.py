@@ -32,16 +32,15 @@ class Copied(Protocol):
     base: Any
     header: Any
     folder: Path
-    was_cut: bool
 
 
 def take_copy(look: StoreLook, memory: Copied, names: Names) -> int:
     """Make the copy this broker's own. Returns the number of queues whose consumer offset was lowered. Raises OSError.
 
-    The former master may have reserved ids since, and copies of its last messages may have them: these are passed over.
+    The former master may have reserved ids since, behind a clean stop, too, and copies of its last messages may have
+    them: these are passed over.
     """
-    if memory.was_cut:
-        names.pass_over(IDS_END - names.ids_left)
+    names.pass_over(IDS_END - names.ids_left)
     lowered = _lower_offsets(look, memory, names)
     own_copy(memory.folder)
     return lowered
