@@ -34,7 +34,7 @@ NUMBERS_AT = 4096
 _BLOCK = 512
 """Numbers that are written together: 4 KiB."""
 _NUMBER = struct.Struct("<Q")
-_STAYS_BEHIND = "slaves keep the open messages that they have until the worker pop starts again"
+_STAY_BEHIND = "slaves keep the open messages that they have until"
 
 
 class Changes(Struct, frozen=True):
@@ -74,8 +74,8 @@ def changed_since(folder: Path, snapshot: int) -> list[int]:
 
 
 class PageChanges:
-    """The file, for the thread of snapshots. `pages`: of the memory, `header`: of the image. A full disk ends the file.
-    Raises OSError if there is none to begin with."""
+    """The file, for the thread of snapshots. `pages`: of the memory, `header`: of the image. A full disk ends the file,
+    and a later snapshot makes another one. Raises OSError if there is none to begin with."""
 
     def __init__(self, folder: Path, pages: int, header: Header, step: Step = passed) -> None:
         self._path, self._step = folder / FILE, step
@@ -83,15 +83,21 @@ class PageChanges:
         is_known = known is not None and known.begun == header.snapshot and known.store_id == header.store_id
         self._last = _numbers(folder) if is_known else array("Q")
         self._last.frombytes(bytes(8 * max(0, pages - len(self._last))))
-        self._descriptor = open_to_write(self._path, os.O_RDWR) if is_known else self._make(header)
+        self._store_id = header.store_id
+        self._descriptor = open_to_write(self._path, os.O_RDWR) if is_known else self._make(header.snapshot)
         self._write(_NUMBER.pack(header.snapshot), DONE_AT)  # a death may have come before, and a start has done it
 
-    def _make(self, header: Header) -> int:
+    def _make(self, snapshot: int) -> int:
+        """A file without numbers: no slave of its run has an earlier snapshot."""
         self._path.unlink(missing_ok=True)
         descriptor = open_to_write(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        give_to_group(descriptor, self._path.parent)
         run = int.from_bytes(os.urandom(8)) >> 1 | 1
-        os.pwrite(descriptor, HEAD.pack(MAGIC, run, header.store_id, header.snapshot, header.snapshot, _boot()), 0)
+        try:
+            give_to_group(descriptor, self._path.parent)
+            os.pwrite(descriptor, HEAD.pack(MAGIC, run, self._store_id, snapshot, snapshot, _boot()), 0)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def begin(self, numbers: bytes, snapshot: int) -> None:
@@ -107,6 +113,9 @@ class PageChanges:
 
     def end(self, snapshot: int) -> None:
         """The image has the snapshot."""
+        if self._descriptor < 0:
+            with contextlib.suppress(OSError):  # the disk is full still
+                self._descriptor = self._make(snapshot)
         self._write(_NUMBER.pack(snapshot), DONE_AT)
         self._step("pop-changes-done")
 
@@ -128,7 +137,7 @@ class PageChanges:
         self.close()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
-        log.warning("%s", f"{self._path}: {cause}; {_STAYS_BEHIND}")
+        log.warning("%s", f"{self._path}: {cause}; {_STAY_BEHIND} the disk has room for it")
 
 
 def open_changes(folder: Path, pages: int) -> PageChanges | None:
@@ -138,7 +147,7 @@ def open_changes(folder: Path, pages: int) -> PageChanges | None:
             header = read_header(image.read(PAGE), has_check=True)
         return PageChanges(folder, pages, header)
     except (OSError, HeaderError) as error:
-        log.warning("%s", f"{folder / FILE}: {error}; {_STAYS_BEHIND}")
+        log.warning("%s", f"{folder / FILE}: {error}; {_STAY_BEHIND} the worker pop starts again")
         return None
 
 

@@ -177,9 +177,15 @@ def test_a_start_that_dies_in_a_journal_leaves_an_image_of_no_moment(
     again.end()
 
 
-def test_a_full_disk_ends_the_file_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_file_until_it_has_room(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slaves get all pages of the new run, and what changes from then on."""
     worker = Worker(root)
     worker.put(0)
+    worker.write()
+    before = read_changes(worker.memory.folder)
+    worker.put(1)
     pwrite = os.pwrite
 
     def full(descriptor: int, data: bytes, at: int) -> int:
@@ -189,11 +195,19 @@ def test_a_full_disk_ends_the_file_alone(root: Path, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        worker.write()
+        for index in (2, 3):
+            worker.put(index)
+            worker.write()
+            assert read_changes(worker.memory.folder) is None
     assert worker.taker.snapshots.failure is None
-    assert read_changes(worker.memory.folder) is None
-    worker.put(1)
+    assert caplog.text.count("No space left on device; slaves keep the open messages that they have until") == 1
+    worker.put(4)
+    fourth, now = worker.write(), read_changes(worker.memory.folder)
+    assert before is not None and now is not None and now.run != before.run
+    assert now.begun == now.done == fourth and now.is_of(header_of(root))
+    worker.put(1000)
     worker.write()
+    assert changed_since(worker.memory.folder, fourth) == [0, page_of(worker.memory, 1000)]
     worker.end()
 
 
