@@ -69,7 +69,8 @@ class Unclamped(SlaveWorld):
 
 
 BUGS = [
-    (LogTooShort, 1240, "is lost"), (TornCopy, 1000, ""), (MarksForgotten, 1480, "came again"), (Unclamped, 1000, ""),
+    (LogTooShort, 1240, "is lost"), (TornCopy, 1000, "is lost"), (MarksForgotten, 1480, "came again"),
+    (Unclamped, 1000, "has no record"),
 ]  # fmt: skip
 """Worlds with a bug, a seed to begin with, and words of the promise that it breaks."""
 
