@@ -61,14 +61,21 @@ class RecordLog:
     def acknowledge(self, points: CheckPoints, endings: Sequence[Ending], progress: Callable[[], str]) -> Steps:
         """Store acknowledgements. Raises HandOverError."""
         while endings:
-            requests, count = points.acknowledge(endings)
+            try:
+                requests, count = points.acknowledge(endings)
+            except HandOverError:
+                yield from self.settle(points, progress)
+                raise
             yield from self.append(points, requests, count, progress)
             endings = endings[count:]
         yield from self.settle(points, progress)
 
     def settle(self, points: CheckPoints, progress: Callable[[], str], *, in_flight: int = 0) -> Steps:
-        """Wait until at most `in_flight` records are not stored. Raises HandOverError: write has refused one."""
-        while points.take_answers() > in_flight:
+        """Wait until at most `in_flight` records are not stored. Raises HandOverError: write has refused one.
+
+        No record is with write then: the next user of the port would take its answer for one of its own.
+        """
+        while points.take_answers() > (0 if points.refused else in_flight):
             yield progress()
         if points.refused:
             raise HandOverError(f"write refuses a record (cause {points.refused})")

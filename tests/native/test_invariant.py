@@ -115,6 +115,21 @@ def plant_commit(kit: Kit, group: int, slot: int) -> None:
     ring.head = 1
 
 
+def plant_answer(kit: Kit, token: int) -> None:
+    port = kit.header.ports.port[0]
+    completion = kit.slot("struct rmq_completion *", port.completed, 0)
+    completion.token, completion.generation = token, port.generation
+    port.completed.head = 1
+
+
+def copied(kit: Kit) -> None:
+    """The worker `pop` has no copy with write, and takes the answers of its port."""
+    rows, opened = (ffi.new(f"{kind}[]", lib.RMQ_POP_COPIES_MAX) for kind in ("struct rmq_pop_copy", "uint32_t"))
+    lib.rmq_pop_copies_answers(
+        ffi.new("struct rmq_pop_copies *", {"plane": kit.plane, "port": 0, "rows": rows, "open": opened})
+    )
+
+
 def plant_far_queue(kit: Kit) -> None:
     """The last of the table's queues is beyond its end."""
     topic = kit.topic(b"Far", queues=3)
@@ -197,6 +212,23 @@ def test_each_planted_state_ends_the_process_at_its_line(kit: Kit, name: str) ->
     assert first and made.invariant_failures == 1
     assert ended(lambda: work(kit), kit)[0] == lib.RMQ_EXIT_INVARIANT
     assert (made.invariant_line, made.invariant_failures) == (first, 2), "the same line has the same number"
+
+
+@pytest.mark.parametrize(
+    ("token", "line"),
+    [
+        (3, r"row->is_with_write; .* = 3, 0"),
+        (4096, r"done.token < RMQ_POP_COPIES_MAX; .* = 4096"),
+        (lib.RMQ_POP_COPY_ACK_TOKEN | 7, r"c->open\[batch\]; .* = 7"),
+    ],
+    ids=["a copy that has none to come", "a copy beyond the rows", "an acknowledgement that has none to come"],
+)
+def test_an_answer_that_nobody_has_asked_for_ends_pop(kit: Kit, token: int, line: str) -> None:
+    assert ended(lambda: copied(kit), kit) == (0, "")
+    plant_answer(kit, token)
+    status, said = ended(lambda: copied(kit), kit)
+    assert status == lib.RMQ_EXIT_INVARIANT
+    assert re.search(r"pop_copies.c:\d+: not " + line, said), said
 
 
 @pytest.mark.parametrize("work", dict.fromkeys(work for _, work, _ in STATES.values()))

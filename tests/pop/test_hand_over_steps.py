@@ -57,6 +57,38 @@ def test_a_refused_record_moves_no_offset(stage: Stage) -> None:
     assert stage.steps == ["append"] and read_notice(stage.root).until_ms == DUE_MS
 
 
+def test_a_refusal_is_told_once_no_other_record_is_with_write(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next user of the port would take its answer."""
+    left = [1, 2, 1, 1, 0]
+
+    def take_answers() -> int:
+        stage.refused = 5 if len(left) < 4 else 0
+        return left.pop(0)
+
+    monkeypatch.setattr(stage, "take_answers", take_answers)
+    with pytest.raises(HandOverError, match="cause 5"):
+        stage.run()
+    assert stage.steps == ["append", "append"] and not left
+
+
+def test_an_acknowledgement_without_room_is_told_once_no_other_record_is_with_write(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledge = stage.acknowledge
+
+    def no_room(endings: list[str]) -> tuple[str, int]:
+        if len(endings) == 1:
+            raise HandOverError("an acknowledgement of 9 messages has no room")
+        return acknowledge(endings)
+
+    stage.of_before("acknowledge 5", "acknowledge 6")
+    stage.batches = 0
+    monkeypatch.setattr(stage, "acknowledge", no_room)
+    with pytest.raises(HandOverError, match="has no room"):
+        stage.run()
+    assert stage.steps == ["compare", "acknowledge 5"] and not stage.waiting
+
+
 def test_the_time_of_the_stop_ends_it(stage: Stage) -> None:
     stage.answers = False
     with pytest.raises(HandOverError, match="time of the stop is over: 10 of 10 open messages"):

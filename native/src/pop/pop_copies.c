@@ -6,6 +6,7 @@
 
 #include "codec/record.h"
 #include "log/loaded_pages.h"
+#include "plane/invariant.h"
 #include "pop/pop_entries.h"
 #include "pop/pop_index.h"
 
@@ -242,6 +243,7 @@ uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record
             out[made] = requests[copied];
             out[made].token = slot;
             row->batch = batch;
+            row->is_with_write = 1;
             if (put_ack(c, row, &out[made + 1], arena_at)) {
                 out[made++].flags |= RMQ_APPEND_FLAG_WITH_NEXT;
                 out[made].token = RMQ_POP_COPY_ACK_TOKEN | batch % RMQ_POP_COPIES_MAX;
@@ -263,6 +265,12 @@ uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record
 
 /* --- answers ------------------------------------------------------------------------------------------------------- */
 
+static void end_request(struct rmq_pop_copies *c, uint64_t batch)
+{
+    RMQ_INVARIANT(c->open[batch], batch);
+    c->open[batch]--;
+}
+
 uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c)
 {
     struct rmq_completion done;
@@ -273,12 +281,15 @@ uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c)
             continue;
         }
         if (done.token & RMQ_POP_COPY_ACK_TOKEN) {
-            c->open[done.token & (RMQ_POP_COPIES_MAX - 1)]--;
+            end_request(c, done.token & (RMQ_POP_COPIES_MAX - 1));
             continue;
         }
+        RMQ_INVARIANT(done.token < RMQ_POP_COPIES_MAX, done.token); /* else it is of another user of the port */
         uint32_t slot = (uint32_t)done.token;
         struct rmq_pop_copy *row = &c->rows[slot];
-        c->open[row->batch % RMQ_POP_COPIES_MAX]--;
+        RMQ_INVARIANT(row->is_with_write, slot, row->batch);
+        row->is_with_write = 0;
+        end_request(c, row->batch % RMQ_POP_COPIES_MAX);
         if (done.bytes) {
             end_point(c, row);
             rmq_pop_copied(c->windows, row->due.window, row->due.queue_offset, done.commit_log_offset + done.bytes);

@@ -43,6 +43,7 @@ struct rmq_pop_copy {
     int32_t detail;
     uint32_t is_dead;                /* its copy is a dead letter */
     uint32_t is_later;               /* it is tried with a later batch: on disk, or not mapped */
+    uint32_t is_with_write;          /* its copy has no answer yet */
     uint32_t has_ack;                /* its check point in the log is acknowledged by a record that is stored with the copy */
 };
 
@@ -94,7 +95,8 @@ uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *
  * for two of each. Messages that were not tried are ready again. Returns the number of requests in `out`. */
 uint32_t rmq_pop_copies_tokens(struct rmq_pop_copies *c, const struct rmq_record_copy *copies, const struct rmq_request *requests,
                                uint32_t done, uint64_t batch, struct rmq_request *out, uint64_t *arena_at);
-/* Takes the completions of the port. Windows learn of stored copies, and refused ones are added to `left`. Returns their number. */
+/* Takes the completions of the port. Each must be of a copy, or of an acknowledgement, that has none yet. Windows learn of stored
+ * copies, and refused ones are added to `left`. Returns their number. */
 uint32_t rmq_pop_copies_answers(struct rmq_pop_copies *c);
 /* The message is ready again. */
 void rmq_pop_copies_ready(struct rmq_pop_copies *c, uint32_t slot);
