@@ -69,6 +69,7 @@ class LogAcks:
         room[0 : len(content)] = content
         native.texts = native.room.texts = room
         native.texts_bytes = len(content)
+        native.names[0].length = 0  # those of the last record were in the texts of before
         self._shared.set_targets(targets)
         self._kept = self._kept[0], room
         self._targets = targets

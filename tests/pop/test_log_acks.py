@@ -234,6 +234,26 @@ def test_a_refused_record_keeps_the_acknowledgement_and_undoes_the_change(stage:
     assert len(stage.requests()) == 1, "the old receipt counts, and is that of the check point"
 
 
+def test_names_of_records_do_not_outlive_their_texts(stage: LogStage) -> None:
+    """The acknowledgement beside a copy has those of the last record, if these are of the same group and queue."""
+    stage.ask_ack(3)
+    stage.turn()
+    stage.write()
+    assert stage.acks.names[0].length == len("G")
+    stage.set(revive_queue_num=4)
+    stage.now_ms += 1000
+    stage.turn()
+    assert stage.acks.room.revive_queues == 4 and not stage.acks.names[0].length
+
+
+def test_each_batch_of_copies_looks_for_its_names(stage: LogStage) -> None:
+    """A slot may have another topic by then."""
+    stage.ask_ack(3)
+    stage.turn()
+    copies = ffi.new("struct rmq_pop_copies *", {"log_acks": stage.acks})
+    assert lib.rmq_pop_copies_fill(copies, ffi.NULL, ffi.NULL) == 0 and not stage.acks.names[0].length
+
+
 def test_acknowledgements_without_room_wait(stage: LogStage) -> None:
     used, stage.acks.answers_used = stage.acks.answers_used, lib.RMQ_POP_LOG_ANSWERS_MAX
     token = stage.ask_ack(3)

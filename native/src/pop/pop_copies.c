@@ -197,6 +197,8 @@ uint32_t rmq_pop_copies_fill(struct rmq_pop_copies *c, struct rmq_queue_reader *
     struct rmq_record_view view;
     struct rmq_pop_log_record record;
     c->copied_count = c->acks_count = 0;
+    if (c->log_acks)
+        c->log_acks->names[0].length = 0; /* a slot may have another topic since the last batch */
     for (uint32_t i = 0; i < c->taken_count; i++) {
         struct rmq_pop_copy *row = &c->rows[c->taken[i]];
         const struct rmq_pop_copy_case *decided = &c->cases[row->case_number];
