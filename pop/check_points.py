@@ -101,6 +101,10 @@ class CheckPoints:
         """The open messages of the pop with this receipt. Raises HandOverError if they are too many."""
         return self._open_of(place, start_offset, pop_time_ms, leave_out=False)
 
+    def is_open(self, place: int, offset: int) -> bool:
+        """True if any pop has the message open, and no copy of it is in the log."""
+        return bool(lib.rmq_pop_points_is_open(self.native, place, offset))
+
     def _open_of(self, place: int, start_offset: int, pop_time_ms: int, *, leave_out: bool) -> set[int]:
         to, native = self._open, self.native
         count = int(lib.rmq_pop_points_known(native, place, start_offset, pop_time_ms, leave_out, to, OPEN_MAX))

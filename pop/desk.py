@@ -177,6 +177,10 @@ class Desk(Part):
         """See Part. The windows can be changed until `free`."""
         self._answering.close(rests=rests)
 
+    def finish(self, now_ms: int) -> None:
+        """A turn of the stop: acknowledgements whose records are stored have their effect."""
+        self.native.log_turn(now_ms)
+
     def free(self) -> None:
         """Free what C has allocated. No call may follow."""
         self.native.close()

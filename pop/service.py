@@ -152,8 +152,10 @@ class PopService(Part):
             return False
         if not self._switch.finish():
             return False
-        is_answered = self._revival.finish(monotonic_ms())
-        return self._offsets.finish() and is_answered
+        now_ms = monotonic_ms()
+        self._revival.finish(now_ms)
+        self._desk.finish(now_ms)
+        return self._offsets.finish() and self._revival.is_answered
 
     def _hand_over_open(self, deadline_ms: int, *, is_ready: bool) -> None:
         try:

@@ -228,6 +228,9 @@ class Known:
         found = [one for one in self.entries if one.pop[3:5] == (start_offset, pop_time_ms)]
         return {offset for one in found for offset in one.offsets}
 
+    def is_open(self, place: int, offset: int) -> bool:
+        return any(offset in one.offsets for one in self.entries)
+
     def known(self, place: int, start_offset: int, pop_time_ms: int) -> set[int]:
         self.left_out |= {one.pop for one in self.entries if one.pop[3:5] == (start_offset, pop_time_ms)}
         return self.open(place, start_offset, pop_time_ms)

@@ -101,11 +101,14 @@ class LogStage(Stage):
         self.turn()
 
     def _take(self) -> None:
+        self.take_completions()
+        self.turn()
+
+    def take_completions(self) -> None:
         done = ffi.new("struct rmq_completion *")
         while lib.rmq_port_take(self.kit.plane, self.acks.port, done):
             assert done.token & lib.RMQ_POP_LOG_TOKEN
             lib.rmq_pop_log_stored(self.acks, done)
-        self.turn()
 
     @staticmethod
     def _written(record: Any, is_tied: bool) -> Written:
@@ -273,6 +276,18 @@ def test_nothing_goes_to_write_while_other_records_need_the_port(stage: LogStage
     stage.turn()
     stage.write()
     assert stage.answers()[token].code == 0
+
+
+def test_a_stop_ends_what_is_stored(stage: LogStage) -> None:
+    """Else the memory has a message as open whose check point has ended."""
+    stage.ask_ack(3)
+    stage.turn()
+    with stage.kit.writer() as write:
+        write()
+    stage.take_completions()
+    assert stage.open_messages == MESSAGES
+    stage.desk.finish(stage.now_ms)
+    assert stage.open_messages == MESSAGES - 1
 
 
 def test_a_window_that_ends_meanwhile_has_its_answers(stage: LogStage) -> None:

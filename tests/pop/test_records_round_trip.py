@@ -12,7 +12,7 @@ from ringmq.pop.check_points import CheckPoints
 from ringmq.pop.endings import endings_of
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.open_pops import OpenPops, plan_window
-from ringmq.pop.revive_records import Pop
+from ringmq.pop.revive_records import Acks, CheckPoint, Pop
 from ringmq.pop.window_names import Window
 from tests.pop.test_check_points import KEYS, NOW, World, made
 
@@ -95,6 +95,21 @@ def check_plans(world: World, log: Records) -> None:
         following, pops, missing = plan
         assert (following, missing) == (world.next[place], [])
         assert {one.pop: sorted(one.offsets) for one in pops} == opened
+
+
+def test_a_change_that_the_windows_do_not_know_ends_no_check_point(root: Path) -> None:
+    """The worker has died between its records and its entry. Only the new check point has the message."""
+    world, log = World(root, random.Random(3)), list[tuple[str, bytes, int]]()
+    world.pop(0, 0)
+    stop(world, log)
+    [one] = read(log).all()
+    offset = min(one.offsets)
+    changed = CheckPoint(one.pop._replace(start_offset=offset, pop_time_ms=NOW + 1), 60_000, (0,))
+    log.append(("bAck", revive_records.batch_ack_body(Acks(one.pop, (offset,))), one.revive_queue))
+    log.append(("ck", revive_records.check_point_body(changed), one.revive_queue))
+    stop(world, log)
+    assert {left for found in read(log).all() for left in found.offsets} == one.offsets
+    world.close()
 
 
 def test_a_window_that_has_ended_leaves_nothing_open_below_the_offset(root: Path) -> None:

@@ -147,6 +147,18 @@ def test_records_of_a_drain_come_when_nothing_else_is_with_write(is_switching: b
     assert calls == ["copies", "copies", *runs], "its own records may be with write then"
 
 
+def test_a_stop_reports_offsets_behind_acknowledgements_that_are_stored() -> None:
+    calls = list[str]()
+    parts = {name: part(False) for name in ("revival", "desk", "offsets")}
+    for name, one in parts.items():
+        one.finish = lambda *now_ms, name=name: not calls.append(name)
+    memory = WindowMemory(4, 16)
+    pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+    windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+    made(windows, [], [], **parts).close(rests=False)
+    assert calls == ["revival", "desk", "offsets"]
+
+
 def test_a_stop_waits_for_records_of_a_drain() -> None:
     calls = list[str]()
     drain = part(False)

@@ -118,6 +118,13 @@ uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t 
     return count;
 }
 
+static int rank_open(const struct rmq_pop_windows *w, uint32_t entry, uint64_t bit) { return (open_bits(w, entry) & bit) != 0; }
+
+int rmq_pop_points_is_open(const struct rmq_pop_points *p, uint32_t place, int64_t offset)
+{
+    return rmq_pop_entry_best(p->windows, p->windows->windows[place].id, offset, rank_open) != RMQ_NONE;
+}
+
 /* --- requests ------------------------------------------------------------------------------------------------------------- */
 
 static struct rmq_pop_log_record record_of(const struct rmq_pop_points *p, const struct point *point, uint32_t from, uint32_t count)

@@ -37,6 +37,7 @@ uint32_t rmq_pop_points_known(struct rmq_pop_points *p, uint32_t place, int64_t 
 /* Makes requests of the next open messages, at most `room`, which is at least 2 * RMQ_POP_ENTRY_MESSAGES. It looks at `look` entries
  * at most. p->room.arena_at is behind the bytes of the last one. Returns their number, also 0 if p->does_not_fit is set. */
 uint32_t rmq_pop_points_fill(struct rmq_pop_points *p, struct rmq_request *requests, uint32_t room, uint32_t look);
+int rmq_pop_points_is_open(const struct rmq_pop_points *p, uint32_t place, int64_t offset); /* in any entry, without a copy */
 int rmq_pop_points_is_over(const struct rmq_pop_points *p); /* the pass has looked at all entries */
 /* Takes completions of the port. Returns their number. *end: raised to the end of the last record. *refused: cause of one that
  * was not stored. */
