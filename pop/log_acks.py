@@ -13,7 +13,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 from ringmq.pop.log_room import LogRoom, LogTexts
-from ringmq.pop.record_notice import KeptNotice
+from ringmq.pop.record_notice import NONE, KeptNotice, RecordNotice
 from ringmq.pop.record_targets import Targets, targets_of
 from ringmq.services.kit.log_lines import LogLines
 
@@ -77,12 +77,18 @@ class LogAcks:
     def extend(self, due_ms: int) -> None:
         """Have the next start look for check points that are due then. Raises OSError."""
         if due_ms > self.native.until_ms:
-            self._notice.extend(due_ms + LONGER_MS)
-            self.native.until_ms = max(due_ms, self._notice.now.until_ms)
+            until_ms = due_ms + LONGER_MS
+            self._notice.extend(until_ms)
+            self.native.until_ms = until_ms  # the notice may be longer, but for a while
 
-    def forget_notice(self) -> None:
-        """The notice has ended with all check points: the next one that a change makes needs another."""
-        self.native.until_ms = 0
+    def end_notice(self) -> None:
+        """All check points of the log have ended: the next one that a change makes needs another notice. Changes that
+        wait have asked for the one of before. Raises OSError."""
+        if self.is_idle:
+            self._notice.lower(NONE)
+            self.native.until_ms = 0
+        else:
+            self._notice.lower(RecordNotice(self._notice.now.since, self.native.until_ms))
 
     def hold(self, is_held: bool) -> bool:
         """Send nothing more to write while other records need the port. True if acknowledgements may go on, and some

@@ -86,9 +86,13 @@ class OpenRecords:
         begin = int(self._plane.watermarks.flushed_offset)
         before = self._notice.now if self._notice.waits else RecordNotice(int(self._plane.watermarks.append_offset))
         longest = RecordNotice(before.since, wall_ms() + lib.RMQ_POP_INVISIBLE_MS_MAX)
-        self._end_notice = lambda: self._notice.keep(
-            RecordNotice(before.since, max(before.until_ms, points.due_ms))
-        )  # fmt: skip
+
+        def end_notice() -> None:
+            """Consumers may have changed times meanwhile, which needs the notice, too."""
+            until_ms = max(before.until_ms, points.due_ms, self._notice.asked_ms)
+            self._notice.keep(RecordNotice(before.since, until_ms))
+
+        self._end_notice = end_notice
         yield from self._in_thread(lambda: self._notice.keep(longest))
         yield from self._passes(points, chosen)
         ends, moment_ms = yield from self._last_pass(points, chosen, now_ms)

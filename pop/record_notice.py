@@ -83,6 +83,8 @@ class KeptNotice:
         """Raises OSError."""
         self._root = root
         self.now = read_notice(root)
+        self.asked_ms = 0
+        """The latest time of `extend` that the notice has to reach."""
 
     @property
     def waits(self) -> bool:
@@ -92,6 +94,7 @@ class KeptNotice:
     def extend(self, until_ms: int) -> None:
         """Records may be due until then. Raises OSError."""
         self.keep(RecordNotice(self.now.since, max(until_ms, self.now.until_ms)))
+        self.asked_ms = max(self.asked_ms, until_ms)
 
     def keep(self, notice: RecordNotice) -> None:
         """Replace it, here and on the disk. Raises OSError."""
@@ -103,3 +106,4 @@ class KeptNotice:
         one of before holds, too. Raises OSError."""
         lower_notice(self._root, notice)
         self.now = notice
+        self.asked_ms = min(self.asked_ms, notice.until_ms)

@@ -21,7 +21,7 @@ from ringmq.native import lib
 from ringmq.pop.check_points import CheckPoints, Ending, HandOverError
 from ringmq.pop.open_pops import OpenPop, OpenPops
 from ringmq.pop.record_log import RecordLog, Steps
-from ringmq.pop.record_notice import LATE_MS, NONE, KeptNotice
+from ringmq.pop.record_notice import LATE_MS, KeptNotice
 from ringmq.pop.record_scan import RecordScan, timer_read_ms
 from ringmq.pop.record_targets import Targets, targets_of
 from ringmq.pop.revive_records import Acks
@@ -38,16 +38,16 @@ LOOK = 64
 
 class WayBack:
     """One run, when no copy is under way and the windows know every copy. `store`: opens the store to read.
-    `on_ended`: the notice of check points has ended."""
+    `end_notice`: no check point waits in the timer any more, but for those of changes that come yet."""
 
     def __init__(
         self, *, plane: Plane, windows: Any, names: WindowNames, records: RecordLog, notice: KeptNotice,
         config: Callable[[], BrokerConfig], store: Callable[[], MessageStore], log_line: Callable[[str], None],
-        on_ended: Callable[[], None],
+        end_notice: Callable[[], None],
     ) -> None:  # fmt: skip
         self._plane, self._windows, self._names = plane, windows, names
         self._records, self._notice, self._config, self._store = records, notice, config, store
-        self._log_line, self._on_ended = log_line, on_ended
+        self._log_line, self._end_notice = log_line, end_notice
 
     def steps(self) -> Steps:
         """Go. Messages that are open stay where they are, but for those with a check point. Raises OSError and
@@ -122,8 +122,7 @@ class WayBack:
         if acked:
             yield from self._records.sync(begin, points.log_end)
             self._log_line(f"pop: {acked} check points that wait in the timer are acknowledged for other versions")
-        self._notice.lower(NONE)
-        self._on_ended()
+        self._end_notice()
 
     def _acknowledge(self, points: CheckPoints, found: OpenPops, count: int) -> Generator[str, None, int]:
         """Acknowledge the check points of these records. Returns their number."""

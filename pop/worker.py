@@ -160,7 +160,7 @@ def make_ends(
 
     way_back = WayBack(
         plane=plane, windows=windows, names=names, records=records, notice=notice, config=config, store=store,
-        log_line=log.info, on_ended=log_acks.forget_notice,
+        log_line=log.info, end_notice=log_acks.end_notice,
     )  # fmt: skip
     hand_over = HandOver(
         plane=plane, windows=windows, names=names, records=records, way_back=way_back, notice=notice, config=config,

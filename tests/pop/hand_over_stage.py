@@ -12,7 +12,7 @@ from ringmq.pop import hand_over, record_log, record_targets, way_back
 from ringmq.pop.hand_over import HandOver
 from ringmq.pop.open_pops import OpenPop
 from ringmq.pop.record_log import RecordLog
-from ringmq.pop.record_notice import LATE_MS, KeptNotice, RecordNotice, read_notice, write_notice
+from ringmq.pop.record_notice import LATE_MS, NONE, KeptNotice, RecordNotice, read_notice, write_notice
 from ringmq.pop.way_back import WayBack
 from ringmq.pop.window_names import Key, Window
 from ringmq.remoting.errors import RequestError
@@ -77,12 +77,16 @@ class Stage:
         self.notice = KeptNotice(root)
         back = WayBack(
             plane=plane, windows=None, names=me, records=records, notice=self.notice, config=config,
-            store=self.store, log_line=lambda line: None, on_ended=lambda: self.steps.append("end notice"),
+            store=self.store, log_line=lambda line: None, end_notice=self.end_notice,
         )  # fmt: skip
         self.hand_over = HandOver(
             plane=plane, windows=None, names=me, records=records, way_back=back, notice=self.notice, config=config,
             store=self.store, is_drained=lambda: self.is_drained, log_line=lambda line: None,
         )  # fmt: skip
+
+    def end_notice(self) -> None:
+        self.steps.append("end notice")
+        self.notice.lower(NONE)
 
     def of_before(self, *endings: str) -> None:
         """An earlier stop has left records that wait in the timer."""

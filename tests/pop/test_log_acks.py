@@ -13,8 +13,9 @@ from desk_stage import ACK, BATCH_ACK, BROKER, CHANGE, ROLE, Answer, Stage
 from ringmq.native import ffi, lib
 from ringmq.pop.log_acks_twin import Ack, Change, LogEntry, Written, batch
 from ringmq.pop.memory import remove_lasting
-from ringmq.pop.record_notice import read_notice
+from ringmq.pop.record_notice import NONE, RecordNotice, read_notice
 from ringmq.pop.revive_records import Acks, Pop, read_record
+from ringmq.services.kit.clocks import wall_ms
 from ringmq.store import layout
 from ringmq.store.record import parse_record
 
@@ -205,6 +206,32 @@ def test_a_change_stores_its_check_point_with_the_end_of_the_old_one(stage: LogS
     entry = LogEntry(stage.pop_of(5), 900_000, revive_queue, [5])
     assert stage.write() == batch([Ack(stage.pop_of(5), [5])], [entry])
     assert stage.open_messages == MESSAGES - 1
+
+
+def test_a_notice_that_is_long_for_a_while_spares_no_change_its_own(stage: LogStage) -> None:
+    """It ends with the switch that needs it."""
+    assert stage.log_acks is not None
+    notice, far_ms = stage.log_acks._notice, wall_ms() + 20 * 86_400_000
+    notice.keep(RecordNotice(0, far_ms))
+    stage.ask_ack(5, CHANGE, invisibleTime=900_000)
+    stage.turn()
+    assert wall_ms() + 900_000 < stage.acks.until_ms == notice.asked_ms < far_ms == notice.now.until_ms
+
+
+def test_a_notice_does_not_end_before_changes_that_wait(stage: LogStage) -> None:
+    """Their check points come behind a drain."""
+    assert stage.log_acks is not None
+    stage.log_acks.hold(True)
+    stage.ask_ack(5, CHANGE, invisibleTime=900_000)
+    stage.turn()
+    stage.log_acks.end_notice()
+    assert read_notice(stage.memory.root).until_ms > wall_ms() + 900_000
+    stage.log_acks.hold(False)
+    stage.turn()
+    stage.write()
+    assert stage.log_acks.is_idle
+    stage.log_acks.end_notice()
+    assert read_notice(stage.memory.root) == NONE and not stage.acks.until_ms, "the next change needs another"
 
 
 def test_the_check_point_of_a_change_without_effect_is_acknowledged(stage: LogStage) -> None:

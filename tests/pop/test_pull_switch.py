@@ -91,9 +91,9 @@ class Switching(Worker):
             has_moment=lambda moment_ms: self.saved_ms > moment_ms, failure=self.snapshot_failure, no_room=""
         )
         self.snapshots = snapshots
-        notice = KeptNotice(self.root)
+        self.notice = KeptNotice(self.root)
         self.records = OpenRecords(
-            plane=plane, port=plane, windows=self.windows, names=self.desk.windows, notice=notice,
+            plane=plane, port=plane, windows=self.windows, names=self.desk.windows, notice=self.notice,
             snapshots=snapshots, config=lambda: None, log=lambda: self,  # type: ignore[arg-type,return-value]
         )  # fmt: skip
         self.records.points = lambda chosen: self.points  # type: ignore[method-assign,return-value,assignment]
@@ -179,6 +179,15 @@ def test_messages_that_are_popped_before_the_last_pass_count(worker: Switching) 
     assert worker.run() == [""]
     worker.drain()
     assert worker.table() == 5
+
+
+def test_a_change_of_an_invisible_time_meanwhile_keeps_its_notice(worker: Switching) -> None:
+    """Its check point may be due behind all others."""
+    worker.taken(4)
+    worker.found = [1]
+    worker.moves = lambda number: worker.notice.extend(DUE_MS + 5000)
+    worker.leave()
+    assert worker.run() == [""] and read_notice(worker.root).until_ms == DUE_MS + 5000
 
 
 def test_messages_that_are_popped_behind_the_last_pass_hold_the_offset(worker: Switching) -> None:
