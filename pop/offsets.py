@@ -99,7 +99,7 @@ class Offsets:
         for reset in resets:
             if reset.window is not None and self._ends(reset.window, reset.offset):
                 self._names.have_id(reset.window)
-        self._publish([reset[:3] for reset in resets])
+        self.publish([reset[:3] for reset in resets])
         self._step("pop-reset-reported")
         for reset in resets:
             if reset.window is not None:
@@ -122,12 +122,13 @@ class Offsets:
         """
         there = [(window, end) for window, end in ends.items() if self._names.at(window.place) == window]
         ahead = [(window, end) for window, end in there if end > int(self._names.native(window).committed)]
-        self._publish([(window.group_id, window.queue_slot, end) for window, end in ahead])
+        self.publish([(window.group_id, window.queue_slot, end) for window, end in ahead])
         self._step("pop-leave-reported")
         for window, end in ahead:
             lib.rmq_pop_set_committed(self._windows, window.place, end, int(self._native.start_id))
 
-    def _publish(self, rows: Sequence[tuple[int, int, int]]) -> None:
+    def publish(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Report offsets by one store: group id, queue slot, offset. There is room for them."""
         commits = ffi.new("struct rmq_offset_commit[]", rows)
         self._native.may_compare = 0  # the table does not have them yet
         lib.rmq_port_commit(self._plane.struct, self._port, commits, len(rows))

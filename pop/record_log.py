@@ -6,13 +6,14 @@ The methods that take time are steps. A step yields what it waits for, or "" bet
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
-from ringmq.native import ffi
 from ringmq.pop.check_points import CheckPoints, Ending, HandOverError
+from ringmq.pop.offsets import Offsets
 from ringmq.pop.questions import HandledAsk, PopAsks
 from ringmq.pop.record_targets import Targets
 from ringmq.pop.revive_records import REVIVE_GROUP
@@ -25,21 +26,22 @@ COMMITS = 512
 SYNC_BYTES_MAX = 65_536
 """Bytes that the flush worker may leave for a while (flushCommitLogLeastPages)."""
 RECORDS_WAIT = "the records are not on the disk"
+COMMITS_WAIT = "control has not stored the consumer offsets"
 Steps = Generator[str, None, None]
 
 
 class RecordLog:
     """The way of one worker to write and to control. No other user of the port may have requests in flight.
 
-    `log`: opens the log to read. `are_stored`: control has stored the commits of the port.
+    `log`: opens the log to read. `offsets`: those of the port.
     """
 
     def __init__(
         self, *, plane: Plane, port: Port, windows: Any, control: PopAsks, config: Callable[[], BrokerConfig],
-        log: Callable[[], LogView], are_stored: Callable[[], bool],
+        log: Callable[[], LogView], offsets: Offsets,
     ) -> None:  # fmt: skip
         self._plane, self._port, self._windows = plane, port, windows
-        self._control, self._config, self._log, self._are_stored = control, config, log, are_stored
+        self._control, self._config, self._log, self._offsets = control, config, log, offsets
 
     def ends(self, targets: Targets) -> list[int]:
         """The next offset of each revive queue."""
@@ -95,24 +97,20 @@ class RecordLog:
     # ---- offsets ----
 
     def commit(self, rows: Iterable[tuple[int, int, int]]) -> Steps:
-        """Commit consumer offsets: group id, queue slot, offset. They are in control's table at the end."""
-        commits, count = ffi.new("struct rmq_offset_commit[]", COMMITS), 0
-        for row in rows:
-            commits[count].group_id, commits[count].queue_slot, commits[count].offset = row
-            count += 1
-            if count == COMMITS:
-                yield from self._report(commits, count)
-                count = 0
-        yield from self._report(commits, count)
-        while not self._are_stored():
-            yield "control has not stored the consumer offsets"
+        """Commit consumer offsets: group id, queue slot, offset. They are in control's table at the end.
 
-    def _report(self, rows: Any, count: int) -> Steps:
-        done = 0
-        while done < count:
-            done += self._port.commit(rows + done, count - done)
-            if done < count:
-                yield "control has not stored the consumer offsets"
+        A row is taken in the step that reports it: no pass over the offsets comes between. Raises OSError.
+        """
+        left = iter(rows)
+        while True:
+            while not self._offsets.has_room(COMMITS):
+                yield COMMITS_WAIT
+            part = list(islice(left, COMMITS))
+            if not part:
+                break
+            self._offsets.publish(part)
+        while not self._offsets.are_stored:
+            yield COMMITS_WAIT
 
     def save(self) -> Steps:
         """Have control write the consumer offsets of its table to the disk. Raises HandOverError."""

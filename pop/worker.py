@@ -106,7 +106,7 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     )  # fmt: skip
     record_log = RecordLog(
         plane=plane, port=port, windows=windows, control=control, config=config, log=log_view,
-        are_stored=lambda: offsets.are_stored,
+        offsets=offsets,
     )  # fmt: skip
     way_back, hand_over = make_ends(plane, config, windows, desk.windows, record_log, notice, log_acks, drain)
     records = OpenRecords(

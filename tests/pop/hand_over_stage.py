@@ -1,6 +1,6 @@
 """What the end of the worker `pop` needs, in memory, and a list of the steps that it takes."""
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +32,7 @@ class Stage:
         self.refusal: RequestError | None = None
         self.waiting = self.looks = 0
         self.endings: list[str] = []
-        self.is_slow = False
+        self.is_slow = self.is_full = False
         self.waiting_records = 0
         self.missing: Container[int] = ()
         self.offsets: tuple[int, ...] = ()
@@ -71,8 +71,7 @@ class Stage:
 
         me: Any = self
         records = RecordLog(
-            plane=plane, port=me, windows=None, control=me, config=config, log=self.log,
-            are_stored=lambda: self.answers,
+            plane=plane, port=me, windows=None, control=me, config=config, log=self.log, offsets=me,
         )  # fmt: skip
         self.notice = KeptNotice(root)
         back = WayBack(
@@ -173,10 +172,16 @@ class Stage:
         return {start_offset} & self.opened
 
     # the port and control
-    def commit(self, rows: Any, count: int) -> int:
-        assert all(rows[number].offset == 100 for number in range(count)) or not self.exports
-        self.steps.append(f"offsets {count}")
-        return count
+    @property
+    def are_stored(self) -> bool:
+        return self.answers
+
+    def has_room(self, count: int) -> bool:
+        return not self.is_full
+
+    def publish(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        assert all(offset == 100 for _, _, offset in rows) or not self.exports
+        self.steps.append(f"offsets {len(rows)}")
 
     def handled(self, asked: Any, now_ms: int, then: Callable[[RequestError | None], None]) -> None:
         self.offsets = asked.offsets

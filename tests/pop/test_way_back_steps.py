@@ -94,6 +94,14 @@ def test_a_failed_sync_keeps_the_notice(stage: Stage) -> None:
     assert read_notice(stage.root).until_ms == DUE_MS and stage.steps[-1] == "sync"
 
 
+def test_offsets_stay_until_their_reports_have_room(stage: Stage) -> None:
+    """Else a pass would take the offset in the table for a client's."""
+    stage.first_open, stage.is_full = {2: 40}, True
+    with pytest.raises(HandOverError, match="control has not stored the consumer offsets"):
+        stage.run(within_ms=30)
+    assert not stage.steps and not stage.committed
+
+
 def test_many_windows_are_committed_in_parts(stage: Stage) -> None:
     stage.first_open = dict.fromkeys(range(1, record_log.COMMITS + 7), 40)
     assert stage.run()[:3] == [f"offsets {record_log.COMMITS}", "offsets 4", "save"]

@@ -1,0 +1,54 @@
+"""Consumer offsets that a way out of the store commits, beside the passes over all offsets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.native import lib
+from ringmq.pop import record_log
+from ringmq.pop.offsets import PASS_MS
+from ringmq.pop.record_log import RecordLog
+from tests.pop.test_table_changes import Worker
+
+
+def test_a_pass_that_has_begun_before_leaves_the_committed_offsets_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has the offset of before until control has stored the report: it is no client's."""
+    monkeypatch.setattr(record_log, "COMMITS", 8)
+    worker = Worker(tmp_path)
+    worker.topic("T")
+    worker.group("G")
+    worker.send("T", 10)
+    held = worker.taken(4)
+    worker.commit(4)
+    worker.settle()
+    unused: Any = None
+    log = RecordLog(
+        plane=unused, port=unused, windows=worker.windows, control=unused, config=unused, log=unused,
+        offsets=worker.offsets,
+    )  # fmt: skip
+    [(key, window)] = worker.desk.windows.all()
+
+    def committed() -> int:
+        return int(lib.rmq_pop_window_at(worker.windows, window.place).committed)
+
+    def rows() -> Iterator[tuple[int, int, int]]:
+        lib.rmq_pop_set_committed(worker.windows, window.place, 0, int(worker.kit.marks.start_id))
+        yield window.group_id, window.queue_slot, 0
+
+    assert committed() == worker.table() == 4
+    worker.offsets._begin()
+    steps = log.commit(rows())
+    assert next(steps) == record_log.COMMITS_WAIT
+    worker.offsets.turn(worker.now_ms + PASS_MS)
+    assert committed() == 0
+    worker.drain()
+    assert list(steps) == []
+    worker.settle()
+    assert worker.table() == 0 and list(worker.desk.windows.all()) == [(key, window)], "it has not begun anew"
+    assert worker.ack(held[0]).code == 0
+    worker.settle()
+    assert worker.table() == 1
