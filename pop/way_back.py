@@ -7,11 +7,14 @@ owner give messages again, and loses none: no offset passes over a message befor
 
 An open message with a check point that waits in the timer ends with its window, which begins anew at the first open
 message. Its receipts are void: a later check point of the same pop would be ended by the acknowledgement of the first.
+
+A group whose members pull would commit offsets behind that message again. While such a group has a message open before
+its offset, nothing of this is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +22,18 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.pop.check_points import CheckPoints, Ending, HandOverError
+from ringmq.pop.copy_targets import origin_topic
 from ringmq.pop.open_pops import OpenPop, OpenPops
+from ringmq.pop.pull_modes import pulled
 from ringmq.pop.record_log import RecordLog, Steps
 from ringmq.pop.record_notice import LATE_MS, KeptNotice
 from ringmq.pop.record_scan import RecordScan, timer_read_ms
 from ringmq.pop.record_targets import Targets, targets_of
 from ringmq.pop.revive_records import Acks
-from ringmq.pop.window_names import Key, WindowNames
-from ringmq.remoting.errors import RequestError
+from ringmq.pop.window_names import Key, Window, WindowNames
+from ringmq.remoting.errors import BadBody, RequestError
 from ringmq.services.kit.clocks import wall_ms
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.message_store import MessageStore
 
 PART = 8192
@@ -75,17 +81,18 @@ class WayBack:
     def _rewind(self) -> Steps:
         """Commit the first open message of each window whose group has a consumer offset behind it."""
         behind = []
-        for number, (_, window) in enumerate(list(self._names.all()), 1):
+        for number, (key, window) in enumerate(list(self._names.all()), 1):
             if self._is_there(window.window_id) and self._first_open(window.place) < self._committed(window.place):
-                behind.append(window)
+                behind.append((key, window))
             if number % LOOK == 0:
                 yield ""
         if not behind:
             return
+        self._check_pulled(behind)
         start_id = int(self._plane.watermarks.start_id)
 
         def rows() -> Iterator[tuple[int, int, int]]:
-            for window in behind:
+            for _, window in behind:
                 if self._is_there(window.window_id):
                     first = self._first_open(window.place)
                     lib.rmq_pop_set_committed(self._windows, window.place, first, start_id)
@@ -93,6 +100,22 @@ class WayBack:
 
         yield from self._records.commit(rows())
         yield from self._records.save()
+
+    def _check_pulled(self, behind: Iterable[tuple[Key, Window]]) -> None:
+        """Members that pull would commit offsets behind the first open message again. Without its check point the death
+        of its consumer would lose it. Raises HandOverError."""
+        try:
+            pairs = pulled(Path(self._config().store_path_root_dir))
+        except (ConfigFileError, BadBody) as error:
+            raise HandOverError(f"the modes of groups cannot be read: {error}") from error
+        for key, window in behind:
+            pair = origin_topic(key), key.group
+            if pair in pairs and self._is_there(window.window_id) and self._open_messages(window.place):
+                text = f"group {key.group} pulls topic {pair[0]}, and consumers have messages before its offset"
+                raise HandOverError(f"{text}: wait until none is open (ringmq pop drain --wait SECONDS)")
+
+    def _open_messages(self, place: int) -> int:
+        return int(lib.rmq_pop_open_messages(self._windows, place))
 
     def _is_there(self, window_id: int) -> bool:
         """False if the window has ended between two steps."""

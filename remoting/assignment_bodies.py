@@ -21,6 +21,8 @@ MODES = (PULL, POP)
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 MODE_MAP = "messageRequestModeMap"
 """The table in the answer to 402, and in the file of a broker."""
+MODE_FILE = "messageRequestMode.json"
+"""This file, in the folder of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)

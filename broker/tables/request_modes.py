@@ -17,12 +17,12 @@ from ringmq.broker.tables.groups import check_group_name
 from ringmq.broker.tables.topics import check_topic_name
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import json_body, names
-from ringmq.remoting.assignment_bodies import MODE_MAP, POP, PULL, RequestMode, read_modes
+from ringmq.remoting.assignment_bodies import MODE_FILE, MODE_MAP, POP, PULL, RequestMode, read_modes
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
 from ringmq.store.config_files import encode_config
 
-FILE = "messageRequestMode.json"
+FILE = MODE_FILE
 MODES_MAX = 16_384
 """Pairs that requests may make. All of them with the longest names still fit into one frame (402)."""
 STEP_PAIRS = 32

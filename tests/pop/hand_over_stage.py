@@ -49,6 +49,7 @@ class Stage:
                 rmq_pop_counts_of=lambda windows: SimpleNamespace(open=self.messages_open),
                 rmq_pop_leave_returned=lambda windows, place, before: None,
                 rmq_pop_set_committed=lambda windows, place, offset, start: self.committed.update({place: offset}),
+                rmq_pop_open_messages=lambda windows, place: self.messages_open,
                 rmq_pop_first_open=lambda windows, place: self.first_open.get(place, 100),
                 rmq_pop_window_at=lambda windows, place: SimpleNamespace(committed=self.committed.get(place, 50)),
             ))  # fmt: skip

@@ -1,5 +1,6 @@
 """The order of the way back: consumer offsets, their file, acknowledgements, a sync, the offset of the revive group."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,41 @@ def test_many_records_are_acknowledged_in_parts(stage: Stage, monkeypatch: pytes
     monkeypatch.setattr(way_back, "PART", 4)
     stage.waiting_records, stage.pops = 9, [pop(5)]
     assert stage.run() == ["compare", *["acknowledge (5, 6)"] * 3, "sync", "end notice", "handled {6}"]
+
+
+def set_mode(stage: Stage, topic: str, group: str, mode: str) -> None:
+    """As the request 401 leaves it."""
+    bean = {"consumerGroup": group, "mode": mode, "popShareQueueNum": 0, "topic": topic}
+    folder = stage.root / "config"
+    folder.mkdir()
+    (folder / "messageRequestMode.json").write_text(json.dumps({"messageRequestModeMap": {topic: {group: bean}}}))
+
+
+def test_no_offset_goes_back_that_members_who_pull_would_commit_again(stage: Stage) -> None:
+    """The check point of the open message would have ended by then."""
+    stage.first_open = {2: 40}
+    set_mode(stage, "T", "G", "PULL")
+    with pytest.raises(HandOverError, match=r"group G pulls topic T.* wait until none is open \(ringmq pop drain"):
+        stage.run()
+    assert stage.steps == [] and not stage.committed and read_notice(stage.root).until_ms == DUE_MS
+    stage.messages_open = 0
+    assert stage.run()[:3] == ["offsets 1", "save", "compare"]
+
+
+@pytest.mark.parametrize(("topic", "group", "mode"), [("T", "G", "POP"), ("T", "H", "PULL"), ("U", "G", "PULL")])
+def test_offsets_of_groups_that_pop_go_back(stage: Stage, topic: str, group: str, mode: str) -> None:
+    stage.first_open = {2: 40}
+    set_mode(stage, topic, group, mode)
+    assert stage.run()[:3] == ["offsets 1", "save", "compare"]
+
+
+def test_modes_that_cannot_be_read_hold_offsets(stage: Stage) -> None:
+    stage.first_open = {2: 40}
+    set_mode(stage, "T", "G", "POP")
+    (stage.root / "config" / "messageRequestMode.json").write_text("{")
+    with pytest.raises(HandOverError, match=r"modes of groups cannot be read: .*messageRequestMode\.json"):
+        stage.run()
+    assert stage.steps == []
 
 
 def test_without_records_only_the_revive_group_moves(stage: Stage) -> None:
