@@ -15,10 +15,13 @@ from ringmq.native import ffi, lib
 from ringmq.pop.copy_mark import own_copy
 from ringmq.pop.log_place import LogPlace
 from ringmq.pop.names import IDS_END, Names
+from ringmq.pop.record_notice import RecordNotice, write_notice
 from ringmq.pop.record_scan import RecordScan
 from ringmq.pop.revive_records import CheckPoint, ReviveRecordError, read_record
+from ringmq.remoting.names import revive_topic
 from ringmq.services.kit.open_work import StoreLook
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_numbers import LONG_MAX
 
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -39,9 +42,13 @@ def take_copy(look: StoreLook, memory: Copied, names: Names) -> int:
 
     The former master may have reserved ids since, behind a clean stop, too, and copies of its last messages may have
     them: these are passed over.
+    It may have left check points anywhere in the log, and its notice of them is not copied. So the next stop looks for
+    all of them.
     """
     names.pass_over(IDS_END - names.ids_left)
     lowered = _lower_offsets(look, memory, names)
+    if look.topics.queue(revive_topic(look.config.broker_cluster_name), 0) is not None:
+        write_notice(look.root, RecordNotice(0, LONG_MAX))
     own_copy(memory.folder)
     return lowered
 

@@ -13,9 +13,10 @@ from ringmq.pop import open_work
 from ringmq.pop.copy_mark import mark_copy, run_of_copy
 from ringmq.pop.memory import remove_lasting
 from ringmq.pop.names import RESERVED, Names
+from ringmq.pop.record_notice import NONE, read_notice
 from ringmq.pop.record_scan import Found, RecordScan
 from ringmq.pop.revive_records import CHECK_POINT, CheckPoint, Pop, check_point_body
-from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
 from ringmq.store.layout import TIMER_TOPIC
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import survey
@@ -90,6 +91,20 @@ def test_the_copy_becomes_the_memory(slave: Slave, caplog: pytest.LogCaptureFixt
     worker = Worker(slave)
     assert worker.state() == (900, 880, 2)
     worker.die()
+
+
+def test_a_stop_looks_for_check_points_that_the_former_master_may_have_left(slave: Slave) -> None:
+    """Its notice of them is not copied."""
+    slave.take_copy()
+    slave.queues["rmq_sys_REVIVE_LOG_DefaultCluster", 0] = (0, 0)
+    assert slave.starts()
+    notice = read_notice(slave.root)
+    assert notice.since == 0 and wall_ms() + 29 * 86_400_000 < notice.until_ms < wall_ms() + 31 * 86_400_000
+
+
+def test_a_store_without_a_revive_topic_has_no_check_points(slave: Slave) -> None:
+    slave.take_copy()
+    assert slave.starts() and read_notice(slave.root) == NONE
 
 
 @pytest.mark.parametrize("clean", [False, True])
