@@ -20,6 +20,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
 from ringmq.native import lib
 from ringmq.pop.check_points import CheckPoints, HandOverError
+from ringmq.pop.record_log import SYNC_BYTES_MAX
 from ringmq.pop.record_notice import KeptNotice, RecordNotice
 from ringmq.pop.record_targets import targets_of
 from ringmq.pop.snapshots import Snapshots
@@ -90,15 +91,17 @@ class OpenRecords:
         def end_notice() -> None:
             """Consumers may have changed times meanwhile, which needs the notice, too."""
             until_ms = max(before.until_ms, points.due_ms, self._notice.asked_ms)
-            self._notice.keep(RecordNotice(before.since, until_ms))
+            self._notice.lower(RecordNotice(before.since, until_ms))
 
-        self._end_notice = end_notice
         yield from self._in_thread(lambda: self._notice.keep(longest))
+        self._end_notice = end_notice  # not before: a stop would wait for the thread, and the thread for the disk
         yield from self._passes(points, chosen)
         ends, moment_ms = yield from self._last_pass(points, chosen, now_ms)
         end = max(points.log_end, int(self._plane.watermarks.append_offset))
+        while end - int(self._plane.watermarks.flushed_offset) > SYNC_BYTES_MAX:
+            yield False  # the flush worker does most of it: a stop cannot end a sync of many bytes
         yield from self._in_thread(lambda: self._log().sync(begin, end))
-        yield from self._in_thread(self._take_end_notice())
+        self._lower_notice()
         while not self._snapshots.has_moment(moment_ms):
             if (cause := self._snapshots.failure or self._snapshots.no_room) is not None and cause:
                 raise HandOverError(f"the memory of open messages is not on the disk: {cause}")
@@ -108,7 +111,7 @@ class OpenRecords:
     def give_up(self) -> None:
         """The write that was under way goes on no further. Raises OSError."""
         self.wants_port = False
-        self._take_end_notice()()
+        self._lower_notice()
 
     def finish(self) -> bool:
         """A turn of the stop: take answers of write. True once each request has one."""
@@ -117,8 +120,8 @@ class OpenRecords:
         return self._in_flight is None
 
     def close(self) -> None:
-        """End the thread, whatever it does."""
-        self._thread.shutdown(wait=True)
+        """End the thread. What it does now may take longer than the stop, which does not wait for it."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     # ---- passes ----
 
@@ -183,9 +186,9 @@ class OpenRecords:
             yield False
         future.result()
 
-    def _take_end_notice(self) -> Callable[[], None]:
+    def _lower_notice(self) -> None:
         end, self._end_notice = self._end_notice, lambda: None
-        return end
+        end()
 
 
 def _by_place(ends: Ends) -> dict[int, int]:

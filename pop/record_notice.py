@@ -10,6 +10,7 @@ No invisible time is longer than 30 days. So no record waits longer behind the t
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +83,8 @@ class KeptNotice:
     def __init__(self, root: Path) -> None:
         """Raises OSError."""
         self._root = root
+        self._lock = threading.Lock()
+        """A thread may keep a notice while the time of a message is changed."""
         self.now = read_notice(root)
         self.asked_ms = 0
         """The latest time of `extend` that the notice has to reach."""
@@ -93,17 +96,23 @@ class KeptNotice:
 
     def extend(self, until_ms: int) -> None:
         """Records may be due until then. Raises OSError."""
-        self.keep(RecordNotice(self.now.since, max(until_ms, self.now.until_ms)))
-        self.asked_ms = max(self.asked_ms, until_ms)
+        with self._lock:
+            self._keep(RecordNotice(self.now.since, max(until_ms, self.now.until_ms)))
+            self.asked_ms = max(self.asked_ms, until_ms)
 
     def keep(self, notice: RecordNotice) -> None:
         """Replace it, here and on the disk. Raises OSError."""
-        write_notice(self._root, notice)
-        self.now = notice
+        with self._lock:
+            self._keep(notice)
 
     def lower(self, notice: RecordNotice) -> None:
         """Replace it by one of an earlier time. This does not wait for the disk, which may take longer than a stop: the
         one of before holds, too. Raises OSError."""
-        lower_notice(self._root, notice)
+        with self._lock:
+            lower_notice(self._root, notice)
+            self.now = notice
+            self.asked_ms = min(self.asked_ms, notice.until_ms)
+
+    def _keep(self, notice: RecordNotice) -> None:
+        write_notice(self._root, notice)
         self.now = notice
-        self.asked_ms = min(self.asked_ms, notice.until_ms)

@@ -1,7 +1,8 @@
 """A group that leaves POP, at the desk: parts, late asks, refusals, and deaths of the worker between."""
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +70,13 @@ class AtOnce:
         except OSError as error:
             future.set_exception(error)
         return future
+
+
+class Stuck:
+    """The thread for the disk, which ends nothing."""
+
+    def submit(self, task: Callable[[], object]) -> Future[object]:
+        return Future()
 
 
 class Switching(Worker):
@@ -215,6 +223,41 @@ def test_copies_and_records_do_not_share_the_port(worker: Switching) -> None:
     assert worker.said == ["the worker stops"] and read_notice(worker.root).until_ms == DUE_MS
     worker.answers = True
     assert worker.switch.finish() and not worker.records.has_port
+
+
+def test_a_stop_leaves_the_notice_to_a_thread_that_writes_it(worker: Switching) -> None:
+    """It would wait for the disk, too, and both write the same file."""
+    worker.taken(4)
+    worker.records._thread = Stuck()  # type: ignore[assignment]
+    worker.leave()
+    worker.run(3)
+    assert worker.switch.finish() and worker.said == ["the worker stops"]
+    assert not (worker.root / "pop" / "records").exists()
+
+
+def test_the_flush_worker_does_most_of_a_sync(worker: Switching, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync cannot be ended, and may take longer than a stop."""
+    monkeypatch.setattr(open_records, "SYNC_BYTES_MAX", 64)
+    marks = worker.kit.marks
+    marks.flushed_offset = marks.append_offset - 65
+    worker.taken(4)
+    worker.found = [1]
+    worker.leave()
+    assert worker.run(50) == [] and not worker.synced
+    marks.flushed_offset += 1
+    assert worker.run() == [""] and worker.synced == [(marks.append_offset - 65, marks.append_offset)]
+
+
+def test_a_stop_does_not_wait_for_the_thread(worker: Switching) -> None:
+    is_over = threading.Event()
+    worker.records._thread = ThreadPoolExecutor(1)
+    worker.records._thread.submit(is_over.wait)
+    guard = threading.Timer(10, is_over.set)
+    guard.start()
+    worker.records.close()
+    assert not is_over.is_set()
+    is_over.set()
+    guard.cancel()
 
 
 def test_an_ask_whose_time_is_over_changes_nothing_and_the_next_one_ends_it(worker: Switching) -> None:
