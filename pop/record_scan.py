@@ -91,24 +91,29 @@ class RecordScan:
         self, read_ms: int, delay_max_ms: int, since: int = 0, look: Callable[[], None] = lambda: None
     ) -> Iterator[Found]:  # fmt: skip
         """Those that wait in the timer until `read_ms` or later, from `since` of the log on. The newest come first.
-        Behind the first one that is too old to wait, older files of the queue have none. `look` is called before each
-        record that is read, and may raise to end the scan."""
+        Behind the first one that is too old to wait, older files of the queue have none. `look` is called for each file
+        and each record that is read, and may raise to end the scan."""
+        for found in self.timed_steps(read_ms, delay_max_ms, since):
+            look()
+            if found is not None:
+                yield found
+
+    def timed_steps(self, read_ms: int, delay_max_ms: int, since: int) -> Iterator[Found | None]:
+        """The same, with None for each file, which takes some ms, and for each record that does not wait."""
         queue = self._store.queue(layout.TIMER_TOPIC, 0)
         if not isinstance(queue, ConsumeQueue):
             return
         first, end = self._bounds(queue, queue.offsets_at([since])[0])
         for start in reversed(queue.files.starts):
+            yield None
             is_old = False
             begin = max(start, first * UNIT_BYTES)
             rest = queue.files.rest(begin, end * UNIT_BYTES)
             for unit in () if rest is None else tagged_units(rest, begin // UNIT_BYTES):
-                look()
                 record = self._store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
-                if record is None:
-                    continue
-                is_old |= record.store_time_ms + delay_max_ms < read_ms
-                if (found := _waiting(record, read_ms)) is not None:
-                    yield found
+                if record is not None:
+                    is_old |= record.store_time_ms + delay_max_ms < read_ms
+                yield None if record is None else _waiting(record, read_ms)
             if is_old:
                 return
 

@@ -134,8 +134,12 @@ class WayBack:
         points, found = self._records.points(targets), OpenPops()
         scan = RecordScan(self._store(), lambda topic, queue_id: -1)
         delay_ms = self._config().timer_max_delay_sec * 1000
-        for count, record in enumerate(scan.timed(read_ms, delay_ms, self._notice.now.since), 1):
+        for record in scan.timed_steps(read_ms, delay_ms, self._notice.now.since):
+            if record is None:
+                yield ""
+                continue
             found.add(*record)
+            count += 1
             if count % PART == 0:
                 acked += yield from self._acknowledge(points, found, count)
                 found = OpenPops()

@@ -15,6 +15,7 @@ from ringmq.store import layout
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config
+from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import survey
 from tests.store.golden_stores import basic_config, pop_config
@@ -101,7 +102,9 @@ def test_timer_messages_of_clients_are_not_decoded(golden: Path, monkeypatch: py
     config: StoreConfig = basic_config(golden)
     store = MessageStore(config)
     scan = RecordScan(store, lambda topic, queue_id: -1)
-    assert store.queue(layout.TIMER_TOPIC, 0) is not None and not list(scan.records(0, 0, DAYS_MS))
+    queue = store.queue(layout.TIMER_TOPIC, 0)
+    assert isinstance(queue, ConsumeQueue) and not list(scan.records(0, 0, DAYS_MS))
+    assert list(scan.timed_steps(0, 0, 0)) == [None] * len(queue.files.starts), "each file is a step"
     assert not decoded and not revive_topics(golden)
     assert timer_read_ms(golden) > 0
 

@@ -95,6 +95,14 @@ def test_modes_that_cannot_be_read_hold_offsets(stage: Stage) -> None:
     assert stage.steps == []
 
 
+def test_files_without_records_of_pop_are_steps(stage: Stage) -> None:
+    """A queue of millions of timers has many. Requests of consumers come between."""
+    stage.is_slow = True
+    with pytest.raises(HandOverError, match="time of the stop is over: the records that wait in the timer"):
+        stage.run(within_ms=30)
+    assert stage.steps == ["compare"]
+
+
 def test_without_records_only_the_revive_group_moves(stage: Stage) -> None:
     stage.notice.keep(RecordNotice())
     assert stage.run() == ["handled {6}"]
