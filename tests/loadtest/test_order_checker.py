@@ -65,8 +65,8 @@ def test_a_batch_begins_at_the_first_message_that_is_not_done() -> None:
 def test_a_batch_blocks_its_queue() -> None:
     held = ["given while held"]
     for later_ms, attempts, sure, found in (
-        (INVISIBLE_MS - 1, ("", ""), True, held), (INVISIBLE_MS - 1, ("a", "b"), True, held),
-        (INVISIBLE_MS, ("a", "b"), True, []), (5, ("a", "a"), True, []), (5, ("a", "b"), False, []),
+        (INVISIBLE_MS - 3, ("", ""), True, held), (INVISIBLE_MS - 3, ("a", "b"), True, held),
+        (INVISIBLE_MS - 2, ("a", "b"), True, []), (5, ("a", "a"), True, []), (5, ("a", "b"), False, []),
     ):  # fmt: skip
         group = Group()
         group.pop([0, 1], T0, attempts[0], sure=sure)
@@ -75,7 +75,7 @@ def test_a_batch_blocks_its_queue() -> None:
 
 
 def test_a_change_moves_the_end_of_the_block() -> None:
-    for answered, later_ms, found in ((True, 3999, ["given while held"]), (True, 4000, []), (False, 1000, [])):
+    for answered, later_ms, found in ((True, 3997, ["given while held"]), (True, 3998, []), (False, 1000, [])):
         group = Group()
         number = group.pop([0])
         group.checker.asks_change(QUEUE, number, 0, T0, 4000 if answered else 1000)
