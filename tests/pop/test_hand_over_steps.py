@@ -92,7 +92,7 @@ def test_an_acknowledgement_without_room_is_told_once_no_other_record_is_with_wr
 def test_the_time_of_the_stop_ends_it(stage: Stage) -> None:
     stage.answers = False
     with pytest.raises(HandOverError, match="time of the stop is over: 10 of 10 open messages"):
-        stage.run(within_ms=30)
+        stage.run(within_ms=1000)
     assert stage.steps == ["append", "append"], "the first one had to wait for none"
 
 
@@ -100,7 +100,7 @@ def test_the_time_of_the_stop_ends_a_scan_of_the_timer(stage: Stage) -> None:
     stage.of_before("acknowledge 5")
     stage.is_slow = True
     with pytest.raises(HandOverError, match="time of the stop is over: the records that wait in the timer"):
-        stage.run(within_ms=30)
+        stage.run(within_ms=1000)
     assert stage.steps == ["compare"]
 
 

@@ -11,6 +11,7 @@ from desk_stage import CHANGE, INFLIGHT, Stage, receipts
 from ringmq.pop import inflight
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.pop_bodies import ROWS_MAX, PopInflight
+from tests.waiting import wait_until
 
 RETRY = "%RETRY%G+T"
 
@@ -134,9 +135,15 @@ def test_a_group_is_named(stage: Stage) -> None:
 def test_looks_wait_for_one_another_up_to_a_bound(stage: Stage) -> None:
     stage.pop(queueId=1, maxMsgNums=1)
     asked = [stage.put(INFLIGHT, {"consumerGroup": "G"}) for _ in range(inflight.LOOKS_MAX + 1)]
-    stage.turn()
-    answers = [stage.verdict() for _ in asked]
-    codes = {answer.verdict.pending: answer.code for answer in answers if answer is not None}
+    codes: dict[int, int] = {}
+
+    def are_answered() -> bool:
+        stage.turn()
+        while (answer := stage.verdict()) is not None:
+            codes[answer.verdict.pending] = answer.code
+        return len(codes) == len(asked)
+
+    wait_until(are_answered, "each look is answered")
     assert codes == dict.fromkeys(asked[:-1], 0) | {asked[-1]: ResponseCode.SYSTEM_BUSY}
 
 

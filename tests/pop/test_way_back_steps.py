@@ -99,7 +99,7 @@ def test_files_without_records_of_pop_are_steps(stage: Stage) -> None:
     """A queue of millions of timers has many. Requests of consumers come between."""
     stage.is_slow = True
     with pytest.raises(HandOverError, match="time of the stop is over: the records that wait in the timer"):
-        stage.run(within_ms=30)
+        stage.run(within_ms=1000)
     assert stage.steps == ["compare"]
 
 
@@ -117,7 +117,7 @@ def test_it_waits_for_records_that_are_in_no_queue_yet(stage: Stage) -> None:
     """One may have left the timer: it counts as handled with the revive queue."""
     stage.marks.dispatched_offset = 999
     with pytest.raises(HandOverError, match="time of the stop is over: records of the log are in no queue yet"):
-        stage.run(within_ms=30)
+        stage.run(within_ms=1000)
     assert stage.steps == []
 
 
@@ -142,7 +142,7 @@ def test_offsets_stay_until_their_reports_have_room(stage: Stage) -> None:
     """Else a pass would take the offset in the table for a client's."""
     stage.first_open, stage.is_full = {2: 40}, True
     with pytest.raises(HandOverError, match="control has not stored the consumer offsets"):
-        stage.run(within_ms=30)
+        stage.run(within_ms=1000)
     assert not stage.steps and not stage.committed
 
 
