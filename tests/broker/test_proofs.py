@@ -97,7 +97,7 @@ HOSTILE = {
 @pytest.mark.parametrize("at_border", [True, False])
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_a_proof_rests_whatever_the_slave_hands_over(kind: str, at_border: bool) -> None:
-    """Control shares the interpreter's lock with it: 20 ms of CPU time without a rest are the most."""
+    """Control shares the interpreter's lock with it: it rests within 40 ms of CPU time, also with cold caches."""
     data, last_ns, longest_ns = HOSTILE[kind], time.thread_time_ns(), 0
 
     def rest() -> None:
@@ -108,7 +108,7 @@ def test_a_proof_rests_whatever_the_slave_hands_over(kind: str, at_border: bool)
     tail = LogTail(AT, 0, SIZE, 1 << 30, at_border)
     assert why_not_proven(tail, lambda at, length: data[at : at + min(length, 1 << 20)], lambda: True, rest)
     rest()
-    assert longest_ns < allowed(20_000_000)
+    assert longest_ns < allowed(40_000_000)
 
 
 def test_a_rest_is_four_times_as_long_as_the_work() -> None:
