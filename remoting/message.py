@@ -20,7 +20,7 @@ import socket
 import struct
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ringmq.remoting import properties as names
 from ringmq.remoting.errors import RemotingError
@@ -105,8 +105,26 @@ class MessageExt(Message):
         return self.uniq_key or self.offset_msg_id
 
 
-def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> tuple[MessageExt, int]:
-    """Return the message at `at` and the position behind it. Raises `BadMessage` naming the field."""
+M = TypeVar("M", bound=MessageExt)
+
+
+@overload
+def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> tuple[MessageExt, int]: ...
+
+
+@overload
+def decode_message(
+    data: bytes | memoryview, at: int = 0, *, check_crc: bool = False, kind: type[M]
+) -> tuple[M, int]: ...
+
+
+def decode_message(
+    data: bytes | memoryview, at: int = 0, *, check_crc: bool = False, kind: type[Any] = MessageExt
+) -> tuple[Any, int]:
+    """Return the message at `at`, as an object of class `kind`, and the position behind it.
+
+    Raises `BadMessage` naming the field.
+    """
     view = memoryview(data)
     if at < 0 or len(view) - at < 4:
         raise BadMessage(f"{len(view) - at} bytes hold no message size", field="total size", limit=4)
@@ -118,7 +136,7 @@ def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = F
             limit=len(view) - at,
         )
     try:
-        message = _decode(view[at : at + size])
+        message = _decode(view[at : at + size], kind)
     except (struct.error, IndexError) as error:
         raise BadMessage(f"message of {size} bytes ends inside its fields", field="total size") from error
     if check_crc and not has_its_crc(message):
@@ -144,7 +162,7 @@ def decode_messages(data: bytes | memoryview, *, check_crc: bool = False) -> lis
     return messages
 
 
-def _decode(view: memoryview) -> MessageExt:
+def _decode(view: memoryview, kind: type[M]) -> M:
     magic = int.from_bytes(view[4:8], "big")
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise BadMessage(f"magic {magic:08X} is no message's", field="magic")
@@ -161,7 +179,7 @@ def _decode(view: memoryview) -> MessageExt:
     topic_length, at = (view[at], at + 1) if magic == MAGIC_V1 else (_UINT16.unpack_from(view, at)[0], at + 2)
     topic, at = _take(view, at, topic_length, "topic length")
     text, at = _take(view, at + 2, _UINT16.unpack_from(view, at)[0], "properties length")
-    return MessageExt(
+    return kind(
         topic=topic.decode("utf-8", "replace"),
         body=body,
         properties=decode_properties(text.decode("utf-8", "replace")),

@@ -22,6 +22,7 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 log = logging.getLogger("ringmq.client")
 
 OPAQUE_MASK = 0x7FFFFFFF
+_COUNTED = (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE)
 
 
 class Deferred(Enum):
@@ -54,9 +55,20 @@ def note_seen(task: Task[Any]) -> None:
     has_failed(task)
 
 
-def has_failed(task: Task[Any]) -> bool:
-    """True if a finished task was cancelled or raised an error, which then counts as seen."""
+def has_failed(task: Future[Any]) -> bool:
+    """True if a finished task or future was cancelled or has an error, which then counts as seen."""
     return task.cancelled() or task.exception() is not None
+
+
+async def _answer_or_late(
+    answer: Future[RemotingCommand], on_late: Callable[[RemotingCommand], object]
+) -> RemotingCommand:
+    """Return the answer. If the caller is cancelled before, the answer goes to `on_late`."""
+    try:
+        return await shield(answer)
+    except CancelledError:
+        answer.add_done_callback(lambda late: None if has_failed(late) else on_late(late.result()))
+        raise
 
 
 def _end(future: Future[None]) -> None:
@@ -157,16 +169,23 @@ class RemotingClient:
         for address in () if self._closed else addresses:
             self._begin_connecting(address)
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
+    async def invoke(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_ms: int = 3000,
+        *,
+        on_late: Callable[[RemotingCommand], object] | None = None,
+    ) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
 
-        After GO_AWAY the request is sent once more over a new connection. Raises `ConnectError`,
-        `RequestTimeoutError`.
+        After GO_AWAY the request is sent once more over a new connection. `on_late` is called with an answer that
+        comes after the caller was cancelled. Raises `ConnectError`, `RequestTimeoutError`.
         """
-        answer = await self._invoke_once(address, request, timeout_ms)
+        answer = await self._invoke_once(address, request, timeout_ms, on_late)
         if answer.code == ResponseCode.GO_AWAY:
             self.go_away(address)
-            answer = await self._invoke_once(address, request, timeout_ms)
+            answer = await self._invoke_once(address, request, timeout_ms, on_late)
         return answer
 
     async def call(
@@ -224,14 +243,21 @@ class RemotingClient:
         await gather(*connecting, return_exceptions=True)
         await sleep(0)  # lets the transports report their end
 
-    async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def _invoke_once(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_ms: int,
+        on_late: Callable[[RemotingCommand], object] | None,
+    ) -> RemotingCommand:
         connection = await self.connection(address)
         if connection.writing_paused:
             await connection.wait_writable(time.monotonic() + timeout_ms / 1000)
         topic = request.ext_fields.get("topic", "")  # before it goes out under the name of its namespace
         frame = self.encode(address, request)
-        answer = await connection.request(request.opaque, frame, timeout_ms)
-        if self.settings.metrics is not None and request.code == RequestCode.PULL_MESSAGE:
+        waiting = connection.request(request.opaque, frame, timeout_ms)
+        answer = await (waiting if on_late is None else _answer_or_late(waiting, on_late))
+        if self.settings.metrics is not None and request.code in _COUNTED:
             self.settings.metrics.count_pull(topic, answer.code, len(answer.body))
         if self._names is not None:
             self._names.from_wire(request.code, answer)

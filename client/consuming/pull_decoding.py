@@ -7,6 +7,7 @@ Compressed bodies wait as they are stored, and are decompressed when their messa
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ringmq.client.compression import DecompressionError, check_codec, decompress_body
 from ringmq.client.errors import BodyCrcError
@@ -19,6 +20,8 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import is_retry_topic
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
+
+M = TypeVar("M", bound=MessageExt)
 
 log = logging.getLogger("ringmq.client")
 OFFSET_MAX = 0x00FFFFFFFFFFFFFF
@@ -92,7 +95,7 @@ def read_answer(
     return messages, None
 
 
-def unpacked(message: MessageExt) -> MessageExt:
+def unpacked(message: M) -> M:
     """Return the message with its body decompressed: a copy, so that the waiting message stays small.
 
     A body that cannot be decompressed, or is larger than 64 MiB then, is logged and passed on as it is stored, with the
@@ -112,14 +115,14 @@ def unpacked(message: MessageExt) -> MessageExt:
     return replace(message, body=body, sys_flag=without_compression(message.sys_flag))
 
 
-def unpacked_front(messages: list[MessageExt], bytes_max: int) -> list[MessageExt]:
+def unpacked_front(messages: list[M], bytes_max: int) -> list[M]:
     """Return the first messages unpacked, at least one, until their bodies have `bytes_max`.
 
     The last message may exceed it. Without a compressed body all are returned: they are in memory as they are.
     """
     if not any(message.sys_flag & MessageSysFlag.COMPRESSED for message in messages):
         return messages
-    front: list[MessageExt] = []
+    front: list[M] = []
     size = 0
     for message in messages:
         front.append(unpacked(message))
