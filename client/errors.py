@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from ringmq.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ringmq.client.popping.popped_message import PoppedMessage
     from ringmq.client.producing.send_result import SendResult
     from ringmq.remoting.message import MessageExt
 
@@ -162,6 +165,25 @@ class BodyCrcError(RingmqError):
             "read it from a replica, or acknowledge it to go on without it"
         )
         self.message = message
+
+
+class ReceiptExpiredError(RingmqError):
+    """The invisible time of popped `messages` is over, or their broker does not know their receipts any more.
+
+    They come again, or another consumer of the group has them: what was done for them may be done twice. A longer
+    invisible time, or `change_invisible` in time, avoids it. `cause` is the broker's answer, None if the time is over.
+    """
+
+    def __init__(self, messages: Sequence[PoppedMessage], cause: RingmqError | None = None) -> None:
+        first, more = messages[0], f" and of {len(messages) - 1} more" if len(messages) > 1 else ""
+        why = f"their broker does not take them: {cause}" if cause else "the invisible time is over"
+        super().__init__(
+            f"receipts of message {first.msg_id} of topic {first.topic} (broker {first.broker_name}, queue "
+            f"{first.queue_id}, offset {first.queue_offset}){more} are void: {why}. They may come again; take more "
+            "time by invisible_ms, or by change_invisible before it is over"
+        )
+        self.messages = list(messages)
+        self.cause = cause
 
 
 def of_name_server(error: RingmqError) -> RingmqError:

@@ -66,6 +66,7 @@ SUBPACKAGES = {
         "connections": {"runtimes", "security"},
         "producing": {"runtimes", "security", "connections"},
         "consuming": {"runtimes", "connections"},
+        "popping": {"runtimes", "connections", "consuming"},
         "observing": {"runtimes", "connections", "producing"},
     },
 }
