@@ -14,12 +14,13 @@ from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.consuming.allocation import AllocationStrategy
+from ringmq.client.consuming.expression_checks import check_expressions
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
-from ringmq.remoting.heartbeat import decode_consumer_ids, encode_client_config
+from ringmq.remoting.heartbeat import decode_consumer_ids
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import is_retry_topic
 from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
@@ -123,12 +124,11 @@ class GroupMember:
         return complete and taken
 
     async def check_expressions(self, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Have brokers check expressions that they evaluate (46). Raises `BrokerError` if a broker refuses one."""
-        for wanted in subscriptions:
-            route = None if wanted.expression_type == EXPRESSION_TAG else await self._route(wanted.topic)
-            for address in sorted(() if route is None else route.all_addresses()):
-                body = encode_client_config(self._client_id, self._group, wanted)
-                await self._client.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        """Have brokers check expressions that they evaluate. Raises `BrokerError` if a broker refuses one."""
+        checked = [wanted for wanted in subscriptions if wanted.expression_type != EXPRESSION_TAG]
+        routes = {wanted.topic: await self._route(wanted.topic) for wanted in checked}
+        addresses = {topic: route.all_addresses() for topic, route in routes.items() if route is not None}
+        await check_expressions(self._client, self._client_id, self._group, checked, addresses)
 
     async def leave(self) -> None:
         """Unregister from every broker, so that the other members take the queues at once."""

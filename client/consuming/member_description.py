@@ -16,6 +16,7 @@ from ringmq.remoting.heartbeat import (
     CLUSTERING,
     CONSUME_ACTIVELY,
     CONSUME_PASSIVELY,
+    CONSUME_POP,
     ConsumerData,
     HeartbeatData,
 )
@@ -33,9 +34,12 @@ class MemberDescription:
     is_manual: bool
     is_ordered: bool
     is_broadcast: bool
+    is_popping: bool = False
 
     @property
     def _consume_type(self) -> str:
+        if self.is_popping:
+            return CONSUME_POP
         return CONSUME_ACTIVELY if self.is_manual else CONSUME_PASSIVELY
 
     @property

@@ -1,0 +1,240 @@
+"""Ends and renewals of popped messages: acknowledgements, changes of the invisible time, dead letters."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from ringmq.client.connections.name_servers import RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.consuming.consume_retry import DEAD_LETTER_LEVEL, ConsumeRetry, send_back_fields
+from ringmq.client.consuming.send_backs import SEND_BACK_TIMEOUT_MS
+from ringmq.client.errors import (
+    BrokerError,
+    ConnectError,
+    ReceiptExpiredError,
+    RequestTimeoutError,
+    RingmqError,
+    RouteError,
+    TlsError,
+)
+from ringmq.client.popping.pop_requests import WireGroup
+from ringmq.client.popping.popped_message import PoppedMessage
+from ringmq.client.retry import backoff_ms, never_left
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep
+from ringmq.client.runtimes.waiting import Signal, finish
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.response_headers import ChangeInvisibleTimeResponseHeader
+
+log = logging.getLogger("ringmq.client")
+
+TRIES_MS = 3000
+"""Requests are repeated for so long after lost connections."""
+VOID_CODES = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL})
+
+
+class Settling:
+    """Sends what becomes of popped messages to the brokers that gave them. Raises `RingmqError`.
+
+    Requests go out again after lost connections, for `TRIES_MS`, if a repetition does no harm.
+    """
+
+    def __init__(self, client: RemotingClient, routes: RouteTable, group: str, timeout_ms: int) -> None:
+        self._client = client
+        self._routes = routes
+        self._group = group
+        self._wire = WireGroup(group, client.settings.namespace)
+        self._timeout_ms = timeout_ms
+        self._without_batches: set[str] = set()  # addresses
+        self._under_way = 0
+        self._idle = Signal()
+        self._tasks: set[Task[None]] = set()
+
+    async def ack(self, messages: Sequence[PoppedMessage]) -> None:
+        """Acknowledge messages, by one request for each broker. Raises the first error after all were tried.
+
+        Messages whose time is over are acknowledged like others: that counts unless they have come again. After that
+        `ReceiptExpiredError` names them.
+        """
+        now = time.monotonic()
+        late = [message for message in messages if message.expires_at < now]
+        if len(messages) == 1:
+            await self._counted(self._ack_one(messages[0]))
+        else:
+            by_broker: dict[str, list[PoppedMessage]] = {}
+            for message in messages:
+                by_broker.setdefault(message.receipt.broker_name, []).append(message)
+            await self._counted(self._all(*(self._ack_together(found) for found in by_broker.values())))
+        if late:
+            raise ReceiptExpiredError(late)
+
+    async def change_invisible(self, message: PoppedMessage, invisible_ms: int) -> None:
+        """Have the message come again `invisible_ms` from now on. It has a new receipt then.
+
+        A cancelled call ends with the answer: the broker does not know the old receipt any more. Raises
+        `ReceiptExpiredError` if the message's time is over: another consumer may have it.
+        """
+        if message.seconds_left < 0:
+            raise ReceiptExpiredError([message])
+        await finish(self._counted(self._change(message, invisible_ms)))
+
+    async def reject(self, message: PoppedMessage) -> None:
+        """Store the message among the dead letters of the group, then acknowledge it."""
+        await self._counted(self._reject(message))
+
+    def begin_give_back(self, messages: Sequence[PoppedMessage]) -> None:
+        """Let messages that the application will not see come again at once. Failures are logged."""
+        if messages:
+            self._begin(self._give_back(messages))
+
+    def begin_ack(self, messages: Sequence[PoppedMessage]) -> None:
+        """Acknowledge messages that the application does not want. Failures are logged."""
+        if messages:
+            self._begin(self._ack_quietly(messages))
+
+    async def drain(self, timeout_s: float) -> int:
+        """Wait for requests under way. Returns the number of those that have not ended."""
+        deadline = time.monotonic() + timeout_s
+        while self._under_way and (left_s := deadline - time.monotonic()) > 0:
+            await self._idle.wait(left_s)
+        return self._under_way
+
+    # ---- inside ----
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = create_task(self._counted(work), name="ringmq settles")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _counted(self, work: Coroutine[Any, Any, None]) -> None:
+        self._under_way += 1
+        try:
+            await work
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.wake()
+
+    async def _all(self, *works: Coroutine[Any, Any, None]) -> None:
+        for outcome in await gather(*works, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _ack_one(self, message: PoppedMessage) -> None:
+        fields = self._wire.ack_fields(message)
+        answer, address = await self._ask(message, RequestCode.ACK_MESSAGE, fields)
+        _check([message], answer, address)
+
+    async def _ack_together(self, messages: list[PoppedMessage]) -> None:
+        if len(messages) == 1 or self._address(messages[0]) in self._without_batches:
+            await self._all(*map(self._ack_one, messages))
+            return
+        await self._all(*(self._ack_batch(body, found) for body, found in self._wire.batch_bodies(messages)))
+
+    async def _ack_batch(self, body: bytes, messages: list[PoppedMessage]) -> None:
+        if not body:
+            await self._ack_one(messages[0])
+            return
+        answer, address = await self._ask(messages[0], RequestCode.BATCH_ACK_MESSAGE, {}, body)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_batches.add(address)
+            await self._all(*map(self._ack_one, messages))
+            return
+        _check(messages, answer, address)
+
+    async def _change(self, message: PoppedMessage, invisible_ms: int) -> None:
+        receipt = message.receipt
+        fields = self._wire.change_fields(message, invisible_ms)
+        answer, address = await self._ask(
+            message, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields, is_repeatable=False
+        )
+        _check([message], answer, address)
+        try:
+            told = ChangeInvisibleTimeResponseHeader.decode(answer.ext_fields)
+        except RemotingError as error:
+            raise BrokerError(address, answer.code, f"answer to a change of the invisible time: {error}") from error
+        changed = receipt._replace(
+            start_offset=receipt.offset,
+            pop_time_ms=told.pop_time,
+            invisible_ms=told.invisible_time,
+            revive_queue=told.revive_qid,
+        )
+        message.renew(changed, time.monotonic() + invisible_ms / 1000)
+
+    async def _reject(self, message: PoppedMessage) -> None:
+        fields = send_back_fields(message, self._group, DEAD_LETTER_LEVEL, ConsumeRetry(max_reconsume_times=0))
+        answer, address = await self._ask(
+            message, RequestCode.CONSUMER_SEND_MSG_BACK, fields, is_repeatable=False, timeout_ms=SEND_BACK_TIMEOUT_MS
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(address, answer.code, answer.remark)
+        await self._ack_one(message)
+
+    async def _give_back(self, messages: Sequence[PoppedMessage]) -> None:
+        try:
+            await self._all(*(self._change(message, 0) for message in messages))
+        except RingmqError as error:
+            log.info("group %s: %d messages come again at their time: %s", self._group, len(messages), error)
+
+    async def _ack_quietly(self, messages: Sequence[PoppedMessage]) -> None:
+        try:
+            await self.ack(messages)
+        except RingmqError as error:
+            log.info("group %s: %d messages that no filter wants come again: %s", self._group, len(messages), error)
+
+    def _address(self, message: PoppedMessage) -> str | None:
+        route = self._routes.known(message.topic)
+        return None if route is None else route.master_address(message.receipt.broker_name)
+
+    async def _ask(
+        self,
+        message: PoppedMessage,
+        code: RequestCode,
+        fields: dict[str, str],
+        body: bytes = b"",
+        *,
+        is_repeatable: bool = True,
+        timeout_ms: int | None = None,
+    ) -> tuple[RemotingCommand, str]:
+        """Return the answer of the message's broker, and its address."""
+        deadline, failures = time.monotonic() + TRIES_MS / 1000, 0
+        while True:
+            try:
+                address = self._address(message)
+                if address is None:
+                    raise RouteError(
+                        f"no master of broker {message.receipt.broker_name} is registered, which has given a message "
+                        f"of topic {message.topic}; it comes again after its invisible time",
+                        may_pass=True,
+                    )
+                request = RemotingCommand.request(code, fields, body)
+                return await self._client.invoke(address, request, timeout_ms or self._timeout_ms), address
+            except (ConnectError, RequestTimeoutError, RouteError) as error:
+                failures += 1
+                pause_s = backoff_ms(failures, random.random()) / 1000
+                may_repeat = is_repeatable or never_left(error)
+                if isinstance(error, TlsError) or not may_repeat or time.monotonic() + pause_s >= deadline:
+                    raise
+            await sleep(pause_s)
+            if failures > 1:
+                await self._fetch_route(message.topic)
+
+    async def _fetch_route(self, topic: str) -> None:
+        try:
+            await self._routes.fetch(topic)
+        except RingmqError as error:
+            log.debug("route of topic %s: %s", topic, error)
+
+
+def _check(messages: Sequence[PoppedMessage], answer: RemotingCommand, address: str) -> None:
+    if answer.code == ResponseCode.SUCCESS:
+        return
+    refused = BrokerError(address, answer.code, answer.remark)
+    if answer.code in VOID_CODES:
+        raise ReceiptExpiredError(messages, refused)
+    raise refused
