@@ -56,9 +56,9 @@ HELP = {
     "ringmq_client_sent_messages_total": "Messages that were stored.",
     "ringmq_client_sent_bytes_total": "Their bodies, before compression.",
     "ringmq_client_send_retries_total": "Attempts beyond the first of each send that a broker answered.",
-    "ringmq_client_pulls_total": "Answered pulls: found, empty (nothing new), moved (the offset is not there), busy, "
-    "refused.",
-    "ringmq_client_pulled_bytes_total": "Stored messages that pulls brought, as they came.",
+    "ringmq_client_pulls_total": "Answered pulls and pops: found, empty (nothing new), moved (the offset is not "
+    "there), busy, refused.",
+    "ringmq_client_pulled_bytes_total": "Stored messages that pulls and pops brought, as they came.",
     "ringmq_client_consumed_messages_total": "Messages that the application is done with: ok, or failed (they will "
     "come again).",
     "ringmq_client_trace_records_total": "Message trace records: recorded, dropped (no room), lost (not sent).",
@@ -75,6 +75,8 @@ _PULL_OUTCOMES: dict[int, str] = {
     ResponseCode.PULL_OFFSET_MOVED: "moved",
     ResponseCode.SYSTEM_BUSY: "busy",
     ResponseCode.FLOW_CONTROL: "busy",
+    ResponseCode.POLLING_TIMEOUT: "empty",
+    ResponseCode.POLLING_FULL: "busy",
 }
 
 Labels = tuple[str, ...]
@@ -160,7 +162,7 @@ class ClientMetrics(Interceptor):
         return backlog
 
     def count_pull(self, topic: str, code: int, body_bytes: int) -> None:
-        """Count the answer to a pull by `code`, and the bytes of its body."""
+        """Count the answer to a pull or a pop by `code`, and the bytes of its body."""
         with self._lock:
             topic = self._bounded(topic)
             self._add("ringmq_client_pulls_total", (topic, _PULL_OUTCOMES.get(code, "refused")))
