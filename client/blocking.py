@@ -5,16 +5,14 @@ threads may share a client. So may greenlets, if gevent patched the process befo
 """
 
 import concurrent.futures
-import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
@@ -34,8 +32,8 @@ from ringmq.client.producing.send_request import BodyRules, SendRequest
 from ringmq.client.producing.send_result import SendResult
 from ringmq.client.producing.transactions import Check, Local, TransactionResult
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.runtimes.runtime import Lock, bounded_gather
-from ringmq.client.runtimes.thread_loop import ThreadLoop
+from ringmq.client.runtimes.blocking_client import BlockingClient, BlockingMember
+from ringmq.client.runtimes.runtime import bounded_gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
@@ -47,112 +45,7 @@ log = logging.getLogger("ringmq.client")
 QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
 
-class _Client(Protocol):
-    """An asyncio client. Entering the context starts it, leaving the context closes it."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class _Member(_Client, Protocol):
-    """An asyncio client that belongs to a group."""
-
-    group: str
-    client_id: str
-
-
-C = TypeVar("C", bound=_Client)
-M = TypeVar("M", bound=_Member)
-T = TypeVar("T")
-
-
-class _Blocking(Generic[C]):
-    """Base of the blocking twins: an asyncio client on threads of its own, from `start` to `close`."""
-
-    def __init__(self, client: C, name: str) -> None:
-        self._client = client
-        self._loop = ThreadLoop(name)
-        self._ending = Lock()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Start the client. The first request makes connections. A consumer connects at once, to join its group."""
-        self._loop.open()
-        try:
-            self._loop.run(self._client.__aenter__())
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._loop.run(self._client.__aexit__(None, None, None))
-            self._loop.close()
-            raise
-
-    def close(self) -> None:
-        """Finish the work in progress as the asyncio client does. A loop over a consumer in another thread ends, too.
-
-        A second call, from any thread, returns when the client is closed. It returns at once in three cases:
-
-        * in a handler or listener of the client, for which the first close may be waiting;
-        * in a signal handler that interrupted a call of this client. The client then closes in a thread of its own,
-          and the interrupted call ends as if another thread had closed the client.
-        """
-        self._end(lambda: self._client.__aexit__(None, None, None))
-
-    def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close by `end`, unless another call has closed the client before."""
-        if self._loop.is_in_a_call:  # this close cannot wait: it has interrupted the call that it would wait for
-            # not a daemon thread: the process must not end before the last commit
-            threading.Thread(target=self._end, args=(end,), name=f"{self._loop.name} close").start()
-            return
-        is_over = True
-        try:
-            is_over = self._loop.run(self._end_once(end, waits=not self._loop.owns_this_thread))
-        except ClientClosedError:
-            if self._loop.is_open:
-                raise
-        finally:
-            if is_over:
-                self._loop.close()
-
-    async def _end_once(self, end: Callable[[], Coroutine[Any, Any, None]], *, waits: bool) -> bool:
-        """Run `end` once and return True if the close is over. A second close of an asyncio client returns early."""
-        if self._ending.held and not waits:
-            return False
-        async with self._ending:
-            await end()
-        return True
-
-
-class _BlockingMember(_Blocking[M]):
-    """Base of producers and consumers."""
-
-    def _call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call `function(*args)` of the client, which does not wait and says itself that the client is closed."""
-        self._loop.check_process()
-        return self._loop.call(function, *args)
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self._client.group
-
-    @property
-    def client_id(self) -> str:
-        """The id by which brokers and operators know this client."""
-        return self._client.client_id
-
-
-class Producer(_BlockingMember[async_producer.Producer]):
+class Producer(BlockingMember[async_producer.Producer]):
     """Blocking twin of `ringmq.client.Producer`."""
 
     def __init__(
@@ -267,14 +160,14 @@ class TransactionProducer(Producer):
 
     def __init__(self, *args: Any, check: Check, **options: Any) -> None:
         self._transactional = transactions.TransactionProducer(*args, check=check, **options)
-        _Blocking.__init__(self, self._transactional, f"producer {self._transactional.group}")
+        BlockingMember.__init__(self, self._transactional, f"producer {self._transactional.group}")
 
     def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
         """Store `message` as a half, run `local` with it, then publish or drop it."""
         return self._loop.run(self._transactional.send_in_transaction(message, local))
 
 
-class Consumer(_BlockingMember[async_consumer.Consumer]):
+class Consumer(BlockingMember[async_consumer.Consumer]):
     """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`, or `consumer.run(handler)`."""
 
     def __init__(
@@ -461,7 +354,7 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
         self._loop.run(self._client.seek_to_timestamp(queue, timestamp_ms))
 
 
-class Cluster(_Blocking[async_cluster.Cluster]):
+class Cluster(BlockingClient[async_cluster.Cluster]):
     """Blocking twin of `ringmq.client.cluster.Cluster`. Requests about several topics go out at the same time."""
 
     def __init__(
