@@ -92,6 +92,15 @@ class AwaitedConsumer(Awaited):
             yield messages
 
 
+class AwaitedSimpleConsumer(Awaited):
+    """See `Awaited`."""
+
+    kind = blocking.SimpleConsumer
+
+    async def ack(self, messages: Any) -> None:
+        await self._in_thread(self.blocking.ack, messages)
+
+
 def client_of(client: Any) -> Any:
     """The asyncio client, of a blocking one the client inside."""
     return client.blocking._client if isinstance(client, Awaited) else client
