@@ -1,5 +1,7 @@
 """The Python SDK: asyncio first (`Producer`, `Consumer`), the same over blocking sockets in `ringmq.client.blocking`.
 
+Consumers pull (`Consumer`), or take single messages by POP (`SimpleConsumer`).
+
 Owns connections, routes, retries, group membership, acknowledgement.
 
 * Rules are in modules without IO (`allocation`, `ack_window`, `routes`, `retry`, `offsets.choose_start`,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         BrokerError,
         ClientClosedError,
         ConnectError,
+        ReceiptExpiredError,
         ReplyTimeoutError,
         RequestTimeoutError,
         RingmqError,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from ringmq.client.interceptors import Interceptor
     from ringmq.client.observing.metrics import ClientMetrics
     from ringmq.client.observing.trace_buffer import TraceSettings
+    from ringmq.client.popping.popped_message import PoppedMessage
     from ringmq.client.producer import Producer
     from ringmq.client.producing.request_reply import compose_reply
     from ringmq.client.producing.send_request import BodyRules, compose_message
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     from ringmq.client.security.credentials import Credentials
     from ringmq.client.security.tls import TlsSettings
     from ringmq.client.settings import ConnectionSettings
+    from ringmq.client.simple_consumer import SimpleConsumer
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -79,8 +84,10 @@ __all__ = [
     "MessageExt",
     "MessageQueue",
     "OffsetFileError",
+    "PoppedMessage",
     "Producer",
     "PullOptions",
+    "ReceiptExpiredError",
     "RejectMessage",
     "ReplyTimeoutError",
     "RequestTimeoutError",
@@ -91,6 +98,7 @@ __all__ = [
     "SendError",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
     "Sql92",
     "TlsError",
     "TlsSettings",
@@ -123,6 +131,7 @@ _HOME = {
     "BrokerError": "ringmq.client.errors",
     "ClientClosedError": "ringmq.client.errors",
     "ConnectError": "ringmq.client.errors",
+    "ReceiptExpiredError": "ringmq.client.errors",
     "ReplyTimeoutError": "ringmq.client.errors",
     "RequestTimeoutError": "ringmq.client.errors",
     "RingmqError": "ringmq.client.errors",
@@ -130,6 +139,7 @@ _HOME = {
     "SendError": "ringmq.client.errors",
     "TlsError": "ringmq.client.errors",
     "ConsumeFrom": "ringmq.client.consuming.offsets",
+    "PoppedMessage": "ringmq.client.popping.popped_message",
     "Producer": "ringmq.client.producer",
     "SendResult": "ringmq.client.producing.send_result",
     "SendStatus": "ringmq.client.producing.send_result",
@@ -137,6 +147,7 @@ _HOME = {
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.producing.send_request",
     "ConnectionSettings": "ringmq.client.settings",
+    "SimpleConsumer": "ringmq.client.simple_consumer",
     "ClientMetrics": "ringmq.client.observing.metrics",
     "TraceSettings": "ringmq.client.observing.trace_buffer",
     "Credentials": "ringmq.client.security.credentials",

@@ -17,6 +17,7 @@ from typing import Any
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
+from ringmq.client import simple_consumer as async_simple_consumer
 from ringmq.client.cluster import StoreFolder
 from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.consuming.consume_retry import ConsumeRetry
@@ -25,6 +26,8 @@ from ringmq.client.consuming.offsets import ConsumeFrom
 from ringmq.client.consuming.queue_reader import PullOptions
 from ringmq.client.consuming.subscriptions import Sql92, Topics
 from ringmq.client.errors import ClientClosedError
+from ringmq.client.popping.pop_requests import POP_MESSAGES_MAX
+from ringmq.client.popping.popped_message import PoppedMessage
 from ringmq.client.producer import QueueSelector
 from ringmq.client.producing import transactions
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX
@@ -38,7 +41,7 @@ from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
-__all__ = ["Cluster", "Consumer", "Producer", "TransactionProducer"]
+__all__ = ["Cluster", "Consumer", "Producer", "SimpleConsumer", "TransactionProducer"]
 
 log = logging.getLogger("ringmq.client")
 
@@ -352,6 +355,74 @@ class Consumer(BlockingMember[async_consumer.Consumer]):
     def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Continue at the first message stored at or after `timestamp_ms`."""
         self._loop.run(self._client.seek_to_timestamp(queue, timestamp_ms))
+
+
+class SimpleConsumer(BlockingMember[async_simple_consumer.SimpleConsumer]):
+    """Blocking twin of `ringmq.client.SimpleConsumer`."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_consumer",
+        *,
+        ordered: bool = False,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        drain_timeout_ms: int = async_simple_consumer.DRAIN_TIMEOUT_MS,
+        settings: ConnectionSettings | None = None,
+    ) -> None:
+        client = async_simple_consumer.SimpleConsumer(
+            topics,
+            namesrv,
+            group,
+            ordered=ordered,
+            consume_from=consume_from,
+            drain_timeout_ms=drain_timeout_ms,
+            settings=settings,
+        )
+        super().__init__(client, f"simple consumer {group}")
+
+    @property
+    def closed(self) -> bool:
+        """True after a call of `close`."""
+        return self._client.closed
+
+    def close(self, drain_timeout_ms: int | None = None) -> None:
+        """End the waits, wait for acknowledgements under way, leave the group. See the asyncio consumer's `close`."""
+        self._end(lambda: self._client.close(drain_timeout_ms))
+
+    def receive(
+        self,
+        max_messages: int = POP_MESSAGES_MAX,
+        *,
+        wait_ms: int = async_simple_consumer.WAIT_MS,
+        invisible_ms: int = async_simple_consumer.INVISIBLE_MS,
+    ) -> list[PoppedMessage]:
+        """Return up to `max_messages`, none if none has come within `wait_ms`, or if the consumer is closed."""
+        if self._client.closed:
+            raise ClientClosedError("the client is closed")
+        try:
+            return self._loop.run(self._client.receive(max_messages, wait_ms=wait_ms, invisible_ms=invisible_ms))
+        except ClientClosedError:
+            if self._client.closed:
+                return []
+            raise
+
+    def ack(self, messages: PoppedMessage | Iterable[PoppedMessage]) -> None:
+        """Acknowledge messages."""
+        self._loop.run(self._client.ack(messages))
+
+    def nack(self, message: PoppedMessage, delay_ms: int = 0) -> None:
+        """Give the message back: others may get it after `delay_ms`."""
+        self._loop.run(self._client.nack(message, delay_ms))
+
+    def change_invisible(self, message: PoppedMessage, invisible_ms: int) -> None:
+        """Have the message come again `invisible_ms` from now on, unless it is acknowledged before."""
+        self._loop.run(self._client.change_invisible(message, invisible_ms))
+
+    def reject(self, message: PoppedMessage) -> None:
+        """Store the message among the group's dead letters, then acknowledge it."""
+        self._loop.run(self._client.reject(message))
 
 
 class Cluster(BlockingClient[async_cluster.Cluster]):
