@@ -24,13 +24,14 @@ from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.consumer_admin import AdminRequests
 from ringmq.client.consuming.consumer_arguments import check_consumer
 from ringmq.client.consuming.group_member import Assignment, GroupMember
-from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
+from ringmq.client.consuming.handler_runner import HandlerRules, HandlerRunner
 from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
 from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, default_offset_file
 from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.member_description import MemberDescription
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.consuming.pull_decoding import before_damage, check_body, queue_of, unpacked_front
+from ringmq.client.consuming.pull_deliveries import PullDeliveries
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
 from ringmq.client.consuming.send_backs import Rejects
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
@@ -131,7 +132,7 @@ class Consumer:
         self._tasks: list[Task[None]] = []
         self._membership: Task[None] | None = None
         self._locks: LockRenewer | None = None
-        self._runner: HandlerRunner | None = None
+        self._runner: HandlerRunner[Delivery] | None = None
         self._assigned = self._started = self._closed = False
         self._ended = False  # a close is over: until then acknowledgements count
 
@@ -236,7 +237,7 @@ class Consumer:
         concurrency: int,
         timeout_ms: int | None,
         retry: ConsumeRetry | None,
-    ) -> HandlerRunner:
+    ) -> HandlerRunner[Delivery]:
         """Return a runner for `run`. The blocking consumer runs it in threads of its own."""
         self._check_started()
         check_handler(handler)
@@ -245,11 +246,10 @@ class Consumer:
         rules = HandlerRules(
             concurrency, timeout_ms, retry or ConsumeRetry(), self._ordered, self._broadcast, self._manual
         )
-        context = HandlerContext(
-            self.group, self._client, self._routes, self._inbox, self._stats, self._interceptors, self._locks,
-            self._ack_delivery, lambda process_queue: self._lose_lock(process_queue.queue),
-        )  # fmt: skip
-        self._runner = HandlerRunner(handler, rules, context)
+        deliveries = PullDeliveries(
+            self.group, rules, self._client, self._routes, self._inbox, self._locks, self._ack_delivery, self._lose_lock
+        )
+        self._runner = HandlerRunner(handler, rules, deliveries, self.group, self._stats, self._interceptors)
         return self._runner
 
     def drop_runner(self) -> None:
@@ -547,7 +547,7 @@ class Consumer:
         for reader in ending:
             reader.pause()  # or a message that waits to be tried again is handled while the lock goes
         timeout_s = self.drain_timeout_ms / 1000
-        await gather(*(self._runner.wait_idle(reader.process_queue, timeout_s) for reader in ending))
+        await gather(*(self._runner.wait_idle(reader.process_queue.delivered, timeout_s) for reader in ending))
         for queue in [reader.queue for reader in ending if reader.process_queue.handled]:
             log.warning("group %s: %s is another member's; it stays here until its handler ends", self.group, queue)
         return [reader for reader in readers if not reader.process_queue.handled]

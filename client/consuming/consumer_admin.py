@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ringmq.client.connections.remoting_client import Deferred, RemotingClient
 from ringmq.client.consuming.consume_retry import RetryLater
@@ -59,7 +60,7 @@ class AdminRequests:
     stats: ConsumeStats
     locks: LockRenewer | None
     properties: Callable[[], dict[str, str]]
-    runner: Callable[[], HandlerRunner | None]
+    runner: Callable[[], HandlerRunner[Any] | None]
     direct: PushedTasks = field(default_factory=PushedTasks)
 
     def serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred | None:
@@ -123,7 +124,7 @@ class AdminRequests:
         return Deferred.LATER
 
     async def _answer_directly(
-        self, address: str, request: RemotingCommand, runner: HandlerRunner, message: MessageExt
+        self, address: str, request: RemotingCommand, runner: HandlerRunner[Any], message: MessageExt
     ) -> None:
         started = time.monotonic()
         failure = await runner.handle_directly(message)

@@ -1,6 +1,6 @@
-"""Consumption by a handler: bounded concurrency, acknowledged when it returns, tried again when it raises.
+"""Calls of a handler: bounded concurrency, threads or coroutines, time-outs, and the end of all of them.
 
-`consume_retry` decides about a failed message. This module calls, waits and sends requests.
+A runner does not know how messages come to its consumer, or what follows a success or a failure: `Deliveries` does.
 """
 
 import asyncio
@@ -14,17 +14,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
 
 from ringmq.client.arguments import INT_MAX, check_kinds, check_numbers
-from ringmq.client.connections.name_servers import RouteTable
-from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure
+from ringmq.client.consuming.consume_retry import ConsumeRetry
 from ringmq.client.consuming.consume_stats import ConsumeStats
-from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
-from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.pull_decoding import check_body
-from ringmq.client.consuming.send_backs import send_back
-from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.client.interceptors import Interceptor, run_quietly
 from ringmq.client.runtimes.runtime import (
     Task,
@@ -35,12 +30,11 @@ from ringmq.client.runtimes.runtime import (
     without_stop_iteration,
 )
 from ringmq.client.runtimes.waiting import Signal
-from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message import MessageExt
+from ringmq.remoting.message_queue import MessageQueue
 
 log = logging.getLogger("ringmq.client")
 
-UNSUPPORTED_FOR_S = 60.0  # a broker that does not know send-back is not asked again so soon
 LEFT_AFTER_S = 1.0  # for cancelled handlers to end
 TURN_MESSAGES = 32  # handled by one worker before others of the event loop have a turn
 
@@ -63,44 +57,90 @@ class HandlerRules:
         check_kinds(ConsumeRetry, retry=self.retry)
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerContext:
-    """The parts of its consumer that a runner uses. `ack` returns True if the message was open.
+class Delivered(Protocol):
+    """A message on its way through a handler. `queue` is the queue that it was read from."""
 
-    `lose_lock` is called with a queue whose lock has expired.
-    """
+    @property
+    def message(self) -> MessageExt:
+        """The message as the handler gets it."""
 
-    group: str
-    client: RemotingClient
-    routes: RouteTable
-    inbox: Inbox
-    stats: ConsumeStats
-    interceptors: tuple[Interceptor, ...]
-    locks: LockRenewer | None
-    ack: Callable[[Delivery], bool]
-    lose_lock: Callable[[ProcessQueue], None]
+    @property
+    def queue(self) -> MessageQueue:
+        """The topic is a retry topic for a message that came again."""
 
 
-class HandlerRunner:
-    """Passes messages of the inbox to `handler(message)`, from `run` to `stop`.
+D = TypeVar("D", bound=Delivered)
+
+
+class Deliveries(Protocol[D]):
+    """The messages of one consumer, as a runner takes and settles them."""
+
+    @property
+    def closed(self) -> bool:
+        """True if the last message was claimed."""
+
+    async def wait(self) -> None:
+        """Wait until there may be a message, or a call of `wake`."""
+
+    def wake(self) -> None:
+        """End all waits."""
+
+    def claim(self) -> D | None:
+        """Return a message to handle, None if there is none now. `returned` must follow."""
+
+    def unpack(self, delivery: D) -> None:
+        """Prepare the message for its handler."""
+
+    def returned(self, delivery: D) -> None:
+        """Record that the handler has ended, with any outcome."""
+
+    def is_settled(self, delivery: D) -> bool:
+        """True if the application has settled the message while it handled it, and interceptors know of it."""
+
+    def done(self, delivery: D) -> None:
+        """Acknowledge a message that was handled."""
+
+    async def failed(self, delivery: D, error: BaseException) -> float | None:
+        """Settle a message whose handler raised `error`.
+
+        Return a pause in s if this runner has to try it again, else None. `put_back` follows the pause.
+        """
+
+    def put_back(self, delivery: D) -> None:
+        """Offer the message again, before others of its queue."""
+
+
+class HandlerRunner(Generic[D]):
+    """Passes messages to `handler(message)`, from `run` to `stop`.
 
     Blocking clients run the handler in threads of their own, between `next` and `finish`.
     """
 
-    def __init__(self, handler: Callable[[MessageExt], object], rules: HandlerRules, context: HandlerContext) -> None:
+    def __init__(
+        self,
+        handler: Callable[[MessageExt], object],
+        rules: HandlerRules,
+        deliveries: Deliveries[D],
+        group: str,
+        stats: ConsumeStats,
+        interceptors: tuple[Interceptor, ...],
+    ) -> None:
         self.rules = rules
         self._handler = handler
-        self._context = context
+        self._deliveries = deliveries
+        self._group = group
+        self._stats = stats
+        self._interceptors = interceptors
         self._stopping = False
         self._cancelled = False
         self._workers: list[Task[None]] = []
-        self._running: dict[Delivery, float] = {}  # since when
-        self._settling: set[Delivery] = set()  # handled without success: a retry or send-back is under way
+        self._running: dict[D, float] = {}  # since when
+        self._calls: dict[D, asyncio.Task[Any]] = {}  # the worker that waits for the handler
+        self._settling: set[D] = set()  # handled without success: a retry or send-back is under way
         self._idle = Signal()
-        self._waiting: list[tuple[float, int, Delivery]] = []  # a heap: to be tried again
+        self._waiting: list[tuple[float, int, D]] = []  # a heap: to be tried again
         self._numbers = itertools.count()
         self._sooner = Signal()
-        self._unsupported: dict[str, float] = {}  # broker name -> when to ask it again
 
     async def run(self) -> None:
         """Run until `stop`. A caller that is cancelled has to `drain`.
@@ -124,7 +164,7 @@ class HandlerRunner:
     def stop(self) -> None:
         """Take no further messages."""
         self._stopping = True
-        self._context.inbox.wake()
+        self._deliveries.wake()
         self._idle.wake()
 
     async def ended(self) -> None:
@@ -152,13 +192,12 @@ class HandlerRunner:
     def leave_retries(self) -> None:
         """Leave the messages that wait for a repetition to the next handler."""
         while self._waiting:
-            self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
+            self._deliveries.put_back(heapq.heappop(self._waiting)[2])
 
-    async def wait_idle(self, process_queue: ProcessQueue, timeout_s: float) -> None:
-        """Wait until no handler runs for the queue, or the time is over."""
+    async def wait_idle(self, concerns: Callable[[D], bool], timeout_s: float) -> None:
+        """Wait until no handler runs for a delivery that `concerns` is true of, or the time is over."""
         await self._wait_until(
-            lambda: all(delivery.process_queue is not process_queue for delivery in (*self._running, *self._settling)),
-            timeout_s,
+            lambda: not any(concerns(delivery) for delivery in (*self._running, *self._settling)), timeout_s
         )
 
     async def handle_directly(self, message: MessageExt) -> BaseException | None:
@@ -169,26 +208,21 @@ class HandlerRunner:
             return error
         return None
 
-    async def next(self) -> Delivery | None:
+    async def next(self) -> D | None:
         """Return a message to handle as soon as there is one, None after the last. `finish` must follow."""
-        inbox, context = self._context.inbox, self._context
+        deliveries = self._deliveries
         while not self._stopping:
-            delivery = inbox.claim()
+            delivery = deliveries.claim()
             if delivery is None:
-                if inbox.closed:
+                if deliveries.closed:
                     return None
-                await inbox.wait()
-                continue
-            process_queue = delivery.process_queue
-            if context.locks is not None and not context.locks.held(process_queue.queue):
-                inbox.returned(delivery)
-                context.lose_lock(process_queue)
+                await deliveries.wait()
                 continue
             self._running[delivery] = time.monotonic()
             try:
-                delivery.unpack()
-                for interceptor in context.interceptors:
-                    interceptor.before_consume(context.group, [delivery.message])
+                deliveries.unpack(delivery)
+                for interceptor in self._interceptors:
+                    interceptor.before_consume(self._group, [delivery.message])
                 check_body(delivery.message)
             except Exception as error:
                 await self.finish(delivery, error)
@@ -196,29 +230,41 @@ class HandlerRunner:
             return delivery
         return None
 
-    async def finish(self, delivery: Delivery, failure: BaseException | None) -> None:
+    async def finish(self, delivery: D, failure: BaseException | None) -> None:
         """Record that the handler has returned, or raised `failure`. Has no effect if its time was over before."""
         since = self._running.pop(delivery, None)
         if since is None:
             return
-        context, message, now = self._context, delivery.message, time.monotonic()
-        context.inbox.returned(delivery)
+        message, now = delivery.message, time.monotonic()
+        self._deliveries.returned(delivery)
         self._idle.wake()
-        context.stats.note_handled(delivery.process_queue.queue.topic, now, now - since, failed=failure is not None)
-        for interceptor in context.interceptors:
-            run_quietly(interceptor.after_consume, context.group, [message], failure)
+        self._stats.note_handled(delivery.queue.topic, now, now - since, failed=failure is not None)
+        if self._deliveries.is_settled(delivery):
+            self._deliveries.done(delivery)
+            return
+        for interceptor in self._interceptors:
+            run_quietly(interceptor.after_consume, self._group, [message], failure)
         if failure is None:
-            self._done(delivery)
+            self._deliveries.done(delivery)
             return
         self._settling.add(delivery)
         try:
             await self._failed(delivery, failure)
-        except asyncio.CancelledError:  # no other inbox has the message, and the commit would wait for it
-            context.inbox.put_back(delivery)
+        except asyncio.CancelledError:  # no other consumer has the message, and a commit would wait for it
+            self._deliveries.put_back(delivery)
             raise
         finally:
             self._settling.discard(delivery)
             self._idle.wake()
+
+    async def abandon(self, delivery: D, error: BaseException) -> None:
+        """Let a message fail while its handler runs. A coroutine is cancelled, a thread runs on.
+
+        Has no effect if no handler runs for the message.
+        """
+        if delivery in self._running and (worker := self._calls.get(delivery)) is not None:
+            worker.cancel()
+        await self.finish(delivery, error)
 
     async def watch(self, *, overdue: bool) -> None:
         """Put failed messages back after their pause, until the owner cancels the task.
@@ -229,7 +275,7 @@ class HandlerRunner:
         while True:
             now = time.monotonic()
             while self._waiting and self._waiting[0][0] <= now:
-                self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
+                self._deliveries.put_back(heapq.heappop(self._waiting)[2])
             pause_s = self._waiting[0][0] - now if self._waiting else None
             if limit_s is not None:
                 for delivery in [found for found, since in self._running.items() if now - since >= limit_s]:
@@ -250,22 +296,28 @@ class HandlerRunner:
             thread.end()
 
     async def _call_each(self, call: Callable[[MessageExt], Awaitable[object]], thread: "_InThread | None") -> None:
-        turn = 0
+        turn, worker = 0, asyncio.current_task()
+        assert worker is not None
         if self.rules.timeout_ms is not None:
             call = in_time(call, self.rules.timeout_ms / 1000)
         while (delivery := await self.next()) is not None:
             failure: BaseException | None = None
+            self._calls[delivery] = worker
             try:
                 await call(delivery.message)
             except asyncio.CancelledError as error:
                 if self._cancelled:
                     self._running.pop(delivery, None)
-                    self._context.inbox.returned(delivery)
-                    self._context.inbox.put_back(delivery)
+                    self._deliveries.returned(delivery)
+                    self._deliveries.put_back(delivery)
                     raise
-                failure = error  # something that the handler waited for was cancelled
+                failure = error  # something that the handler waited for was cancelled, or it was abandoned
             except Exception as error:
                 failure = error
+            finally:
+                del self._calls[delivery]
+                if worker.cancelling() and not self._cancelled:
+                    worker.uncancel()  # the message was abandoned, not the worker
             await self.finish(delivery, failure)
             if thread is not None:
                 await thread.wait_free()
@@ -278,62 +330,23 @@ class HandlerRunner:
         while not condition() and (left_s := deadline - time.monotonic()) > 0:
             await self._idle.wait(left_s)
 
-    def _done(self, delivery: Delivery) -> None:
-        self._context.ack(delivery)
-        self._context.inbox.release(delivery)
-
-    async def _failed(self, delivery: Delivery, error: BaseException) -> None:
-        message, rules = delivery.message, self.rules
-        verdict = after_failure(
-            message,
-            error,
-            rules.retry,
-            ordered=rules.ordered,
-            broadcast=rules.broadcast,
-            assigned=rules.assigned,
-        )
+    async def _failed(self, delivery: D, error: BaseException) -> None:
+        message = delivery.message
         log.warning(
             "group %s: message %s of %s (offset %d, repetition %d) failed: %s",
-            self._context.group,
+            self._group,
             message.msg_id,
-            delivery.process_queue.queue,
+            delivery.queue,
             message.queue_offset,
             message.reconsume_times,
             _one_line(error),
             exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
         )
-        if delivery.stale:
-            return
-        if isinstance(verdict, SendBack):
-            if await self._send_back(delivery, verdict.delay_level):
-                verdict = Drop()
-            else:
-                verdict = TryHere(rules.retry.local_pause_s(message.reconsume_times + 1))
-        if isinstance(verdict, TryHere):
-            delivery.pack()
-            delivery.message.reconsume_times += 1
-            self._put_back_after(delivery, verdict.pause_s)
-        else:
-            self._done(delivery)
+        pause_s = await self._deliveries.failed(delivery, error)
+        if pause_s is not None:
+            self._put_back_after(delivery, pause_s)
 
-    async def _send_back(self, delivery: Delivery, delay_level: int) -> bool:
-        """Send the message back to its broker, which delivers it again. False if the broker refuses it."""
-        context, message, broker = self._context, delivery.message, delivery.message.broker_name
-        if self._unsupported.get(broker, 0.0) > time.monotonic():
-            return False
-        try:
-            await send_back(context.client, context.routes, context.group, message, delay_level, self.rules.retry)
-        except RingmqError as error:
-            if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                self._unsupported[broker] = time.monotonic() + UNSUPPORTED_FOR_S
-            log.warning("group %s: message %s is tried again here: %s", context.group, message.msg_id, error)
-            return False
-        except Exception:  # a hook's fault, or ours, must end neither this worker nor the message's turn
-            log.exception("group %s: message %s is tried again here", context.group, message.msg_id)
-            return False
-        return True
-
-    def _put_back_after(self, delivery: Delivery, pause_s: float) -> None:
+    def _put_back_after(self, delivery: D, pause_s: float) -> None:
         due = time.monotonic() + pause_s
         heapq.heappush(self._waiting, (due, next(self._numbers), delivery))
         self._sooner.wake()

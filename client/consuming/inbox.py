@@ -38,6 +38,10 @@ class ProcessQueue:
         """The number of messages."""
         return len(self.messages)
 
+    def delivered(self, delivery: "Delivery") -> bool:
+        """True if the delivery is this queue's."""
+        return delivery.process_queue is self
+
 
 @dataclass(eq=False, slots=True)
 class Delivery:
@@ -47,6 +51,11 @@ class Delivery:
     message: MessageExt
     epoch: int
     _packed: MessageExt | None = None  # `message` as it waits, while a handler has it unpacked
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that the message was read from."""
+        return self.process_queue.queue
 
     def unpack(self) -> None:
         """Decompress the body for a handler."""
