@@ -24,7 +24,7 @@ from ringmq.client.errors import (
 from ringmq.client.popping.pop_requests import WireGroup
 from ringmq.client.popping.popped_message import PoppedMessage
 from ringmq.client.retry import backoff_ms, never_left
-from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, wait
 from ringmq.client.runtimes.waiting import Signal, finish
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -100,6 +100,7 @@ class Settling:
     async def drain(self, timeout_s: float) -> int:
         """Wait for requests under way. Returns the number of those that have not ended."""
         deadline = time.monotonic() + timeout_s
+        await wait(list(self._tasks), timeout_s)  # those that have not begun are not counted yet
         while self._under_way and (left_s := deadline - time.monotonic()) > 0:
             await self._idle.wait(left_s)
         return self._under_way
