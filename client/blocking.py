@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
@@ -44,6 +44,8 @@ from ringmq.remoting.message_queue import MessageQueue
 __all__ = ["Cluster", "Consumer", "Producer", "SimpleConsumer", "TransactionProducer"]
 
 log = logging.getLogger("ringmq.client")
+
+H = TypeVar("H", bound=async_consumer.Consumer)
 
 QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
@@ -170,7 +172,71 @@ class TransactionProducer(Producer):
         return self._loop.run(self._transactional.send_in_transaction(message, local))
 
 
-class Consumer(BlockingMember[async_consumer.Consumer]):
+class _HandlingMember(BlockingMember[H]):
+    """Base of consumers with handlers."""
+
+    @property
+    def closed(self) -> bool:
+        """True after a call of `close`."""
+        return self._client.closed
+
+    def close(self, drain_timeout_ms: int | None = None) -> None:
+        """Take no more messages, wait for running handlers, leave the group. See the asyncio consumer's `close`."""
+        self._end(lambda: self._client.close(drain_timeout_ms))
+
+    def run(
+        self,
+        handler: Callable[[MessageExt], object],
+        *,
+        concurrency: int = async_consumer.CONCURRENCY,
+        timeout_ms: int | None = None,
+        retry: ConsumeRetry | None = None,
+    ) -> None:
+        """Call `handler(message)` in `concurrency` threads until the consumer is closed.
+
+        See the asyncio consumer's `run`. A handler that runs over `timeout_ms` has failed but cannot be ended. Its
+        thread is busy until the handler returns, and its message may be handled again meanwhile. Ctrl-C waits for
+        handlers as `close` does. On a closed consumer `run` returns at once.
+        """
+        if inspect.iscoroutinefunction(handler):
+            raise TypeError("a blocking consumer needs a plain function as handler")
+        if self._client.closed:  # by a signal that came just before, for example
+            return
+        runner = self._call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
+        watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
+        for number in range(concurrency):
+            # as the one that runs: a close in another thread finds no thread that is not started yet
+            self._loop.call(self._loop.start_thread, partial(self._handle, runner, handler), f"handler {number}")
+        try:
+            self._loop.run(runner.ended())
+        except ClientClosedError:
+            if not self._client.closed:
+                raise
+        except BaseException:
+            self._loop.call(runner.stop)
+            self._loop.run(runner.drain(self._client.drain_timeout_ms / 1000))
+            raise
+        finally:
+            self._loop.call(watch.cancel)
+            self._loop.call(self._client.drop_runner)
+
+    def _handle(self, runner: HandlerRunner[Any], handler: Callable[[MessageExt], object]) -> None:
+        """The work of one thread."""
+        try:
+            while (delivery := self._loop.run(runner.next())) is not None:
+                failure: BaseException | None = None
+                try:
+                    if inspect.iscoroutine(made := handler(delivery.message)):
+                        made.close()
+                        raise TypeError("a blocking consumer's handler has returned a coroutine, which nobody awaits")
+                except BaseException as error:
+                    failure = error
+                self._loop.run(runner.finish(delivery, failure))
+        except ClientClosedError:
+            log.debug("%s: closed before its last handler had ended", threading.current_thread().name)
+
+
+class Consumer(_HandlingMember[async_consumer.Consumer]):
     """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`, or `consumer.run(handler)`."""
 
     def __init__(
@@ -210,66 +276,6 @@ class Consumer(BlockingMember[async_consumer.Consumer]):
             settings=settings,
         )
         super().__init__(client, f"consumer {group}")
-
-    @property
-    def closed(self) -> bool:
-        """True after a call of `close`."""
-        return self._client.closed
-
-    def close(self, drain_timeout_ms: int | None = None) -> None:
-        """Stop reading, wait for running handlers, commit, leave the group. See the asyncio consumer's `close`."""
-        self._end(lambda: self._client.close(drain_timeout_ms))
-
-    def run(
-        self,
-        handler: Callable[[MessageExt], object],
-        *,
-        concurrency: int = async_consumer.CONCURRENCY,
-        timeout_ms: int | None = None,
-        retry: ConsumeRetry | None = None,
-    ) -> None:
-        """Call `handler(message)` in `concurrency` threads until the consumer is closed.
-
-        See the asyncio consumer's `run`. A handler that runs over `timeout_ms` has failed but cannot be ended. Its
-        thread is busy until the handler returns, and its message may be handled again meanwhile. Ctrl-C waits for
-        handlers as `close` does. On a closed consumer `run` returns at once.
-        """
-        if inspect.iscoroutinefunction(handler):
-            raise TypeError("a blocking consumer needs a plain function as handler")
-        if self._client.closed:  # by a signal that came just before, for example
-            return
-        runner = self._call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
-        watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
-        for number in range(concurrency):
-            # as the one that runs: a close in another thread finds no thread that is not started yet
-            self._loop.call(self._loop.start_thread, partial(self._handle, runner, handler), f"handler {number}")
-        try:
-            self._loop.run(runner.ended())
-        except ClientClosedError:
-            if not self._client.closed:
-                raise
-        except BaseException:
-            self._loop.call(runner.stop)
-            self._loop.run(runner.drain(self._client.drain_timeout_ms / 1000))
-            raise
-        finally:
-            self._loop.call(watch.cancel)
-            self._loop.call(self._client.drop_runner)
-
-    def _handle(self, runner: HandlerRunner, handler: Callable[[MessageExt], object]) -> None:
-        """The work of one thread."""
-        try:
-            while (delivery := self._loop.run(runner.next())) is not None:
-                failure: BaseException | None = None
-                try:
-                    if inspect.iscoroutine(made := handler(delivery.message)):
-                        made.close()
-                        raise TypeError("a blocking consumer's handler has returned a coroutine, which nobody awaits")
-                except BaseException as error:
-                    failure = error
-                self._loop.run(runner.finish(delivery, failure))
-        except ClientClosedError:
-            log.debug("%s: closed before its last handler had ended", threading.current_thread().name)
 
     def __iter__(self) -> Iterator[MessageExt]:
         while messages := self._next_messages(1):  # of more, those behind a break would count as processed
