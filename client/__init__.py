@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ringmq.client.producing.send_request import BodyRules, compose_message
     from ringmq.client.producing.send_result import SendResult, SendStatus
     from ringmq.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
+    from ringmq.client.push_consumer import PushConsumer
     from ringmq.client.retry import RetryPolicy
     from ringmq.client.security.credentials import Credentials
     from ringmq.client.security.tls import TlsSettings
@@ -87,6 +88,7 @@ __all__ = [
     "PoppedMessage",
     "Producer",
     "PullOptions",
+    "PushConsumer",
     "ReceiptExpiredError",
     "RejectMessage",
     "ReplyTimeoutError",
@@ -143,6 +145,7 @@ _HOME = {
     "Producer": "ringmq.client.producer",
     "SendResult": "ringmq.client.producing.send_result",
     "SendStatus": "ringmq.client.producing.send_result",
+    "PushConsumer": "ringmq.client.push_consumer",
     "PullOptions": "ringmq.client.consuming.queue_reader",
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.producing.send_request",

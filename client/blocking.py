@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
+from ringmq.client import push_consumer as async_push_consumer
 from ringmq.client import simple_consumer as async_simple_consumer
 from ringmq.client.cluster import StoreFolder
 from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
@@ -41,11 +42,11 @@ from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
-__all__ = ["Cluster", "Consumer", "Producer", "SimpleConsumer", "TransactionProducer"]
+__all__ = ["Cluster", "Consumer", "Producer", "PushConsumer", "SimpleConsumer", "TransactionProducer"]
 
 log = logging.getLogger("ringmq.client")
 
-H = TypeVar("H", bound=async_consumer.Consumer)
+H = TypeVar("H", async_consumer.Consumer, async_push_consumer.PushConsumer)
 
 QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
@@ -429,6 +430,64 @@ class SimpleConsumer(BlockingMember[async_simple_consumer.SimpleConsumer]):
     def reject(self, message: PoppedMessage) -> None:
         """Store the message among the group's dead letters, then acknowledge it."""
         self._loop.run(self._client.reject(message))
+
+
+class PushConsumer(_HandlingMember[async_push_consumer.PushConsumer]):
+    """Blocking twin of `ringmq.client.PushConsumer`: `consumer.run(handler)`, or `for message in consumer`."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_consumer",
+        *,
+        ordered: bool = False,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        invisible_ms: int = async_simple_consumer.INVISIBLE_MS,
+        hold_max_ms: int = async_push_consumer.HOLD_MAX_MS,
+        drain_timeout_ms: int = async_simple_consumer.DRAIN_TIMEOUT_MS,
+        settings: ConnectionSettings | None = None,
+    ) -> None:
+        client = async_push_consumer.PushConsumer(
+            topics,
+            namesrv,
+            group,
+            ordered=ordered,
+            consume_from=consume_from,
+            invisible_ms=invisible_ms,
+            hold_max_ms=hold_max_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            settings=settings,
+        )
+        super().__init__(client, f"push consumer {group}")
+
+    def __iter__(self) -> Iterator[PoppedMessage]:
+        while (message := self._next_message()) is not None:
+            yield message
+
+    def _next_message(self) -> PoppedMessage | None:
+        try:
+            return self._loop.run(self._client.next_message())
+        except ClientClosedError:
+            if self._client.closed:
+                return None
+            raise
+
+    def ack(self, message: PoppedMessage) -> bool:
+        """Acknowledge a message. False if it has ended otherwise."""
+        return self._call(self._client.ack, message)
+
+    def nack(self, message: PoppedMessage, delay_ms: int = 0) -> bool:
+        """Let the group have the message after `delay_ms`. See the asyncio consumer's `nack`."""
+        return self._loop.run(self._client.nack(message, delay_ms))
+
+    def reject(self, message: PoppedMessage) -> bool:
+        """Store the message among the group's dead letters. See the asyncio consumer's `reject`."""
+        return self._loop.run(self._client.reject(message))
+
+    def holds(self, message: PoppedMessage) -> bool:
+        """True while the message is this member's: it has not ended, and its time is not over."""
+        return self._client.holds(message)
 
 
 class Cluster(BlockingClient[async_cluster.Cluster]):
