@@ -12,7 +12,7 @@ import pytest
 
 from ringmq.client import blocking
 
-AT_ONCE = frozenset({"ack", "assignment", "pause", "paused", "resume"})  # not awaited in either
+AT_ONCE = frozenset({"ack", "assignment", "holds", "pause", "paused", "resume"})  # not awaited in either
 
 
 class Awaited:
@@ -90,6 +90,12 @@ class AwaitedConsumer(Awaited):
         batches = self.blocking.batches(max_messages)
         while messages := await self._in_thread(next, batches, None):
             yield messages
+
+
+class AwaitedPushConsumer(AwaitedConsumer):
+    """See `Awaited`."""
+
+    kind = blocking.PushConsumer
 
 
 class AwaitedSimpleConsumer(Awaited):
