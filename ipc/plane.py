@@ -260,6 +260,10 @@ class Plane:
         """The next offset of the group's latest pull of the queue since the start. -1 = none."""
         return int(lib.rmq_pull_stats_next_offset(self.struct, group_id, queue_slot))
 
+    def pull_stats_open(self, group_id: int, queue_slot: int) -> int:
+        """Open messages of the queue that the group has popped, a second old. -1 = it has pulled last, or none."""
+        return int(lib.rmq_pull_stats_open(self.struct, group_id, queue_slot))
+
     def popped(self, group_id: int, queue_slot: int) -> int:
         """Messages of the queue that pops have given to the group since the start."""
         return int(lib.rmq_pull_stats_popped(self.struct, group_id, queue_slot))

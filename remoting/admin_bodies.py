@@ -108,20 +108,24 @@ class TopicStats:
 
 @dataclass(slots=True)
 class ConsumeOffset:
-    """One queue's progress. `pull_offset` is the group's next offset to pull.
+    """One queue's progress. `pull_offset` is the group's next offset to pull, or to pop.
 
-    `last_ms` is the store time of the last consumed message.
+    `last_ms` is the store time of the last consumed message. `open_messages` are those that the group has popped and
+    not acknowledged, None for pulls and for stock brokers.
     """
 
     broker_offset: int
     consumer_offset: int
     pull_offset: int
     last_ms: int
+    open_messages: int | None = None
 
     @property
     def lag(self) -> int:
-        """Messages that the group has not consumed."""
-        return self.broker_offset - self.consumer_offset
+        """Messages that the group has not consumed. Behind an open message others may be done."""
+        if self.open_messages is None:
+            return self.broker_offset - self.consumer_offset
+        return max(0, self.broker_offset - self.pull_offset) + self.open_messages
 
 
 @dataclass(slots=True)
@@ -132,12 +136,13 @@ class ConsumeStats:
     consume_tps: float = 0.0
 
     def to_json(self) -> dict[Any, Any]:
-        """Stock's bean."""
+        """Stock's bean. `openMessages` is of RingMQ alone; stock's tools pass over it."""
         table = {
             queue: {
                 "brokerOffset": entry.broker_offset,
                 "consumerOffset": entry.consumer_offset,
                 "lastTimestamp": entry.last_ms,
+                **({} if entry.open_messages is None else {"openMessages": entry.open_messages}),
                 "pullOffset": entry.pull_offset,
             }
             for queue, entry in self.offsets.items()
@@ -160,11 +165,24 @@ class ConsumeStats:
                     integer(entry, "consumerOffset"),
                     integer(entry, "pullOffset"),
                     integer(entry, "lastTimestamp"),
+                    integer(entry, "openMessages") if "openMessages" in entry else None,
                 )
                 for queue, entry in json_body.queue_objects(value, "offsetTable").items()
             },
             consume_tps=json_body.number(value, "consumeTps"),
         )
+
+
+def decode_delays(body: bytes) -> dict[MessageQueue, int]:
+    """Decode the answer to 303: by queue, the age in ms of the oldest message that the group has not consumed.
+
+    0: there is none, or its time is not known. Raises `BadBody`.
+    """
+    spans = json_body.objects(json_body.read_object(body, "QueryConsumeTimeSpanBody"), "consumeTimeSpanSet")
+    return {
+        json_body.queue_from_json(span.get("messageQueue")): max(0, json_body.integer(span, "delayTime"))
+        for span in spans
+    }
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ class StatsRequests(Struct, frozen=True):
         """208: progress of a group on the given topics, by default on all for which it has offsets.
 
         As in stock, a topic that a group with members does not subscribe to (any more) is left out, unless the request
-        lists it.
+        lists it. Queues that the group pops have their open messages, too, which stock lacks.
         """
         return Slices(self._consume_stats(request), is_reading=True)
 
@@ -107,7 +107,9 @@ class StatsRequests(Struct, frozen=True):
                 offset = max(0, self.offsets.get(group, topic, queue_id))
                 last_ms = max(0, self.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
                 pulled = max(offset, self.offsets.pulled(group, topic, queue_id))
-                stats.offsets[self._queue(topic, queue_id)] = ConsumeOffset(high, offset, pulled, last_ms)
+                open_messages = self.offsets.open_messages(group, topic, queue_id)
+                entry = ConsumeOffset(high, offset, pulled, last_ms, open_messages)
+                stats.offsets[self._queue(topic, queue_id)] = entry
                 consumed += offset
             if config is not None:
                 stats.consume_tps += self.stats.rate_of("consume", f"{topic}@{group}", consumed, request.now_ms)

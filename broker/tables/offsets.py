@@ -99,6 +99,13 @@ class OffsetTable:
         group_id = self._plane.group_find(group)
         return -1 if slot is None or group_id is None else self._plane.pull_stats_next(group_id, slot)
 
+    def open_messages(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Open messages of the queue, a second old. None: the group does not pop it, as far as is known."""
+        slot = self._tables.slot(topic, queue_id)
+        group_id = self._plane.group_find(group)
+        found = -1 if slot is None or group_id is None else self._plane.pull_stats_open(group_id, slot)
+        return None if found < 0 else found
+
     def popped(self, group: str, topic: str, queue_id: int) -> int:
         """Messages of the queue that pops have given to the group since the start."""
         slot = self._tables.slot(topic, queue_id)

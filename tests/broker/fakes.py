@@ -67,6 +67,7 @@ class FakePlane:
         self.offset_table: dict[tuple[int, int], int] = {}
         self.pulled_table: dict[tuple[int, int], int] = {}
         self.popped_table: dict[tuple[int, int], int] = {}
+        self.open_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
         self.confirm = 1 << 40
         self.rules: tuple[Rule, ...] = ()
@@ -157,6 +158,9 @@ class FakePlane:
 
     def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)
+
+    def pull_stats_open(self, group_id: int, queue_slot: int) -> int:
+        return self.open_table.get((group_id, queue_slot), -1)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         return self.offset_table.get((group_id, queue_slot), -1)

@@ -70,6 +70,7 @@ def test_consume_stats_and_time_span() -> None:
         harness.plane.pulled_table[group_id, slot] = following
         stats = ConsumeStats.decode(harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G"}).body)
         assert stats.offsets[MessageQueue("T", "wire-a", 0)].pull_offset == shown
+        assert (entry.open_messages, entry.lag) == (None, 1)
     spans = read_object(harness.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}).body, "x")
     assert spans["consumeTimeSpanSet"] == [
         {
@@ -80,6 +81,20 @@ def test_consume_stats_and_time_span() -> None:
             "minTimeStamp": START_MS - 300,
         }
     ]
+
+
+def test_messages_that_are_done_behind_an_open_one_are_no_lag() -> None:
+    """The group has popped 8 of 10 messages, and acknowledged all of them but the first."""
+    harness = make_harness()
+    harness.make_topic("T", 1)
+    harness.plane.set_bounds("T", 0, 0, 10)
+    harness.store.times["T", 0] = [START_MS] * 10
+    harness.broker.offsets.put("G", "T", 0, 0, START_MS)
+    pair = harness.plane.group_find("G"), harness.broker.tables.slot("T", 0)
+    harness.plane.pulled_table[pair], harness.plane.open_table[pair] = 8, 1
+    answer = harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G"})
+    entry = ConsumeStats.decode(answer.body).offsets[MessageQueue("T", "wire-a", 0)]
+    assert (entry.broker_offset - entry.consumer_offset, entry.open_messages, entry.lag) == (10, 1, 3)
 
 
 def test_a_topic_that_a_list_names_again_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,6 +202,14 @@ def test_open_messages_and_next_offsets_are_told(stage: Stage) -> None:
     lib.rmq_pop_offsets_begin(stage.native)
     assert lib.rmq_pop_offsets_look(stage.native, 64) == 0
     assert told() == [(0, 0), (3, 3), (0, 7)]
+    assert lib.rmq_pull_stats_open(stage.kit.plane, GROUP, stage.slots[1]) == 3
+    assert lib.rmq_pull_stats_open(stage.kit.plane, GROUP + 1, stage.slots[1]) == -1, "a group that pops nothing"
+    reader = next(
+        number for number in range(stage.kit.header.ports.count)
+        if stage.kit.header.ports.port[number].flags & lib.RMQ_PORT_CONNECTIONS
+    )  # fmt: skip
+    lib.rmq_pull_stats_add(stage.kit.plane, reader, GROUP, stage.slots[1], 1, 1, 5, 1 << 40)
+    assert lib.rmq_pull_stats_open(stage.kit.plane, GROUP, stage.slots[1]) == -1, "the group has pulled last"
     lib.rmq_pop_ack(stage.windows, stage.places[1], 0, 5, 1, 1, ffi.new("uint32_t *"))
     lib.rmq_pop_offsets_begin(stage.native)
     assert lib.rmq_pop_offsets_look(stage.native, 64) == 0

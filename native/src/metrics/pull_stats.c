@@ -65,10 +65,13 @@ void rmq_pull_stats_set_open(struct rmq_plane *plane, uint32_t port, uint32_t gr
     rmq_store_relaxed(&entry->open, open);
 }
 
-int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+/* The entry of the group's latest pull or pop of the queue, NULL: none is known. *is_pop: a pop has made it. */
+static const struct rmq_pull_stats *latest_of(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot, int *is_pop)
 {
     uint64_t key = (uint64_t)group_id << 32 | queue_slot;
-    int64_t next = -1, latest_ms = -1;
+    const struct rmq_pull_stats *latest = NULL;
+    int64_t latest_ms = -1;
+    *is_pop = 0;
     for (uint32_t number = 0; number < rmq_header(plane)->ports.count; number++) {
         const struct rmq_port *port = rmq_port_at(plane, number);
         uint32_t cell = port->pull_stats_at ? rmq_load(cell_of(plane, port, key)) : 0;
@@ -78,10 +81,25 @@ int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, u
         int64_t time_ms = rmq_load_relaxed(&entry->time_mono_ms);
         if (time_ms >= latest_ms) {
             latest_ms = time_ms;
-            next = (int64_t)rmq_load_relaxed(&entry->next_offset);
+            latest = entry;
+            *is_pop = !(port->flags & RMQ_PORT_CONNECTIONS);
         }
     }
-    return next;
+    return latest;
+}
+
+int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+{
+    int is_pop;
+    const struct rmq_pull_stats *latest = latest_of(plane, group_id, queue_slot, &is_pop);
+    return latest ? (int64_t)rmq_load_relaxed(&latest->next_offset) : -1;
+}
+
+int64_t rmq_pull_stats_open(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+{
+    int is_pop;
+    const struct rmq_pull_stats *latest = latest_of(plane, group_id, queue_slot, &is_pop);
+    return latest && is_pop ? (int64_t)rmq_load_relaxed(&latest->open) : -1;
 }
 
 uint64_t rmq_pull_stats_popped(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)

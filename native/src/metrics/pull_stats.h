@@ -15,6 +15,9 @@ void rmq_pull_stats_set_open(struct rmq_plane *plane, uint32_t port, uint32_t gr
 /* The next offset of the group's latest pull of the queue, over all readers; -1 = no pull is known.
  * Any process may ask. Twin: PullStatsIndex.next_offsets in broker/exporter/pull_stats.py. */
 int64_t rmq_pull_stats_next_offset(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
+/* Messages of the queue that the group has popped and that are not done, as of the last second. -1 = the group has pulled last, or
+ * nothing is known. Any process may ask. */
+int64_t rmq_pull_stats_open(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
 /* Messages of the queue that pops have given to the group: pulls do not count. Any process may ask. */
 uint64_t rmq_pull_stats_popped(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
 /* cdef-end */
