@@ -18,6 +18,8 @@ from ringmq.remoting.admin_bodies import (
     ConsumeStats,
     GroupConfigTable,
     TopicStats,
+    decode_delays,
+    decode_group_list,
     decode_queue_offsets,
     decode_topic_list,
 )
@@ -27,10 +29,12 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.names import AUTO_CREATE_TOPIC, dlq_topic, retry_topic
+from ringmq.remoting.names import AUTO_CREATE_TOPIC, dlq_topic, pop_retry_topic, retry_topic
 from ringmq.remoting.route import ClusterInfo, TopicRouteData
 
 TIMEOUT_MS = 5000
+TOPICS_A_REQUEST = 16
+"""Names of a list in a header: at most some 4 KB."""
 ROUTE_WAIT_S = 3.0
 """The wait for the route of a created topic: brokers register the topic right after they answer."""
 
@@ -46,6 +50,11 @@ def no_route(topic: str) -> str:
 def no_group(group: str) -> str:
     """The error text for a group that no broker knows."""
     return f"group {group} does not exist on any broker; see ringmq group list for names"
+
+
+def _again(group: str, topic: str) -> list[str]:
+    """The topics in which messages of a topic come again to the pops of a group. Names are those on the wire."""
+    return [pop_retry_topic(group, topic, is_v2=is_v2) for is_v2 in (False, True)]
 
 
 @dataclass(slots=True)
@@ -215,21 +224,66 @@ class Admin:
         return offsets
 
     async def progress(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Return the group's progress on all brokers."""
+        """Return the group's progress on all brokers, also where messages come again to its pops."""
         stats = ConsumeStats({})
-        fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         for address in await self.masters():
-            try:
-                answer = await self._call(address, RequestCode.GET_CONSUME_STATS, fields)
-            except BrokerError as error:
-                if error.code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
-                    continue
-                raise
-            part = ConsumeStats.decode(answer.body)
-            for queue, entry in part.offsets.items():
-                stats.offsets[queue._replace(topic=without_namespace(self.namespace, queue.topic))] = entry
-            stats.consume_tps += part.consume_tps
+            for part in await self._progress_on(address, group, topic):
+                for queue, entry in part.offsets.items():
+                    stats.offsets[queue._replace(topic=without_namespace(self.namespace, queue.topic))] = entry
+                stats.consume_tps += part.consume_tps
         return stats
+
+    async def _progress_on(self, address: str, group: str, topic: str | None) -> list[ConsumeStats]:
+        """The progress on one broker. Without a list of topics, a broker leaves out those that no member subscribes
+        to, and no member subscribes to topics in which messages come again to pops."""
+        wire_group = with_namespace(self.namespace, group)
+        try:
+            if topic is not None:
+                wire_topic = with_namespace(self.namespace, topic)
+                return [await self._stats_of(address, group, [wire_topic, *_again(wire_group, wire_topic)])]
+            listed = await self._call(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": group})
+            known = set(decode_topic_list(listed.body))
+            found = [await self._stats_of(address, group)]
+        except BrokerError as error:
+            if error.code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+                return []
+            raise
+        shown = {queue.topic for queue in found[0].offsets}
+        more = sorted({again for name in known for again in _again(wire_group, name)} & known - shown)
+        for start in range(0, len(more), TOPICS_A_REQUEST):
+            found.append(await self._stats_of(address, group, more[start : start + TOPICS_A_REQUEST]))
+        return found
+
+    async def _stats_of(self, address: str, group: str, wire_topics: Sequence[str] = ()) -> ConsumeStats:
+        fields = {"consumerGroup": group} | ({"topicList": ";".join(wire_topics)} if wire_topics else {})
+        stats = ConsumeStats.decode((await self._call(address, RequestCode.GET_CONSUME_STATS, fields)).body)
+        if wire_topics:  # older brokers do not know the field
+            stats.offsets = {queue: entry for queue, entry in stats.offsets.items() if queue.topic in wire_topics}
+        return stats
+
+    async def delays(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, int]:
+        """Return by queue the age in ms of the oldest message that the group has not consumed. 0: there is none."""
+        found: dict[MessageQueue, int] = {}
+        masters = await self.masters()
+        for topic in topics:
+            for address in masters:
+                try:
+                    fields = {"topic": topic, "group": group}
+                    answer = await self._call(address, RequestCode.QUERY_CONSUME_TIME_SPAN, fields)
+                except BrokerError as error:
+                    if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                        continue
+                    raise
+                found |= {queue._replace(topic=topic): ms for queue, ms in decode_delays(answer.body).items()}
+        return found
+
+    async def groups_on(self, topic: str) -> list[str]:
+        """Return the groups that consume a topic, or have consumed it. Raises `RouteError` if it has no route."""
+        found: set[str] = set()
+        for address in await self.route_masters(topic):
+            answer = await self._call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+            found |= set(decode_group_list(answer.body))
+        return sorted(self._own_names(found))
 
     async def connections(self, group: str) -> ConsumerConnection | None:
         """Return the group's connected members, None for an offline group."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli import lag
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import no_group, no_route, open_admin
 from ringmq.cli.guest_commands import add_commands
@@ -26,11 +27,13 @@ add_commands(group, "group")
 
 @group.command("list")
 @click.option("-a", "--all", "everything", is_flag=True, help="System groups, too.")
+@click.option("--lag", "with_lag", is_flag=True, help="Messages not consumed, those in flight, ms of the oldest.")
 @client_options
-def list_groups(everything: bool, access: Access, output: str) -> None:
+def list_groups(everything: bool, with_lag: bool, access: Access, output: str) -> None:
     """Groups and how many members are connected."""
-    rows = run(_list(access, everything))
-    print_rows(output, rows, ["group", "members", "consumeType", "messageModel", "retryMaxTimes", "enabled"])
+    rows = run(_list(access, everything, with_lag))
+    columns = ["group", "members", "consumeType", "messageModel", "retryMaxTimes", "enabled"]
+    print_rows(output, rows, [*columns, *(lag.COLUMNS if with_lag else ())])
 
 
 @group.command()
@@ -85,12 +88,13 @@ def reset(name: str, topic: str, begin: str, access: Access, output: str) -> Non
 @click.option("--topic", help="Only this topic.")
 @client_options
 def progress(name: str, topic: str | None, access: Access, output: str) -> None:
-    """Show a group's progress in each queue."""
-    rows = run(_progress(access, name, topic))
-    columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", "lag", "inFlight", "lastConsumedMs"]
+    """Show a group's progress in each queue: its lag in messages and in time."""
+    rows, total = run(_progress(access, name, topic))
+    columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", *lag.COLUMNS, "lastConsumedMs"]
     print_rows(output, rows, columns)
     if output == "table":
-        say(f"total lag {sum(row['lag'] for row in rows)}")
+        oldest = f", the oldest message is {total['lagMs'] / 1000:.1f} s old" if total["lagMs"] else ""
+        say(f"total lag {total['lag']}, {total['inFlight']} in flight{oldest}")
 
 
 @group.command()
@@ -102,9 +106,9 @@ def members(name: str, access: Access, output: str) -> None:
     print_rows(output, rows, ["clientId", "clientAddr", "language", "version"])
 
 
-async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
+async def _list(access: Access, everything: bool, with_lag: bool) -> list[dict[str, Any]]:
     async with open_admin(access.namesrv, access.settings) as admin:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name, config in (await admin.groups()).items():
             if name in SYSTEM_GROUPS and not everything:
                 continue
@@ -119,7 +123,8 @@ async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
                     "enabled": config.consume_enable,
                 }
             )
-        return rows
+        found = await lag.lags(admin, [row["group"] for row in rows]) if with_lag else {}
+        return [row | found.get(row["group"], {}) for row in rows]
 
 
 async def _create(access: Access, name: str, named: dict[str, Any], cluster: str | None) -> list[str]:
@@ -167,7 +172,8 @@ async def _reset(access: Access, name: str, topic: str, timestamp_ms: int) -> li
     ]
 
 
-async def _progress(access: Access, name: str, topic: str | None) -> list[dict[str, Any]]:
+async def _progress(access: Access, name: str, topic: str | None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row for each queue, and the fields of all queues together."""
     async with open_admin(access.namesrv, access.settings) as admin:
         stats = await admin.progress(name, topic)
         if not stats.offsets:
@@ -176,7 +182,8 @@ async def _progress(access: Access, name: str, topic: str | None) -> list[dict[s
             if topic and await admin.route(topic) is None:
                 raise ValueError(no_route(topic))
             raise ValueError(f"group {name} has consumed nothing yet" + (f" of topic {topic}" if topic else ""))
-    return [
+        delays = await lag.delays_of(admin, name, stats)
+    rows = [
         {
             "topic": queue.topic,
             "broker": queue.broker_name,
@@ -184,11 +191,13 @@ async def _progress(access: Access, name: str, topic: str | None) -> list[dict[s
             "brokerOffset": entry.broker_offset,
             "consumerOffset": entry.consumer_offset,
             "lag": entry.lag,
-            "inFlight": max(0, entry.pull_offset - entry.consumer_offset),
+            "inFlight": lag.in_flight(entry),
+            "lagMs": delays.get(queue),
             "lastConsumedMs": entry.last_ms or None,
         }
         for queue, entry in sorted(stats.offsets.items())
     ]
+    return rows, lag.sums(stats, delays)
 
 
 async def _members(access: Access, name: str) -> list[dict[str, Any]]:

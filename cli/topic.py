@@ -1,4 +1,4 @@
-"""`ringmq topic`: list, create, delete, route, status."""
+"""`ringmq topic`: list, create, delete, route, status, groups with their lag."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli import lag
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
 from ringmq.cli.arguments import pairs
@@ -101,6 +102,15 @@ def status(name: str, access: Access, output: str) -> None:
     """The offsets of a topic's queues."""
     rows = run(_status(access, name))
     print_rows(output, rows, ["broker", "queueId", "minOffset", "maxOffset", "messages", "lastUpdateMs"])
+
+
+@topic.command()
+@click.argument("name")
+@client_options
+def groups(name: str, access: Access, output: str) -> None:
+    """The groups that consume a topic, with their lag in messages and in ms."""
+    rows = run(_groups(access, name))
+    print_rows(output, rows, ["group", "members", "consumeType", *lag.COLUMNS])
 
 
 async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
@@ -208,6 +218,21 @@ async def _status(access: Access, name: str) -> list[dict[str, Any]]:
         }
         for queue, entry in sorted(stats.offsets.items())
     ]
+
+
+async def _groups(access: Access, name: str) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
+        listed = await admin.groups_on(name)
+        known = await admin.groups()
+        names = [group for group in listed if group in known]  # brokers list the topic's own name, too
+        lags = await lag.lags(admin, names, name)
+        rows = []
+        for group in names:
+            online = await admin.connections(group)
+            members = len(online.connections) if online else 0
+            consume_type = online.consume_type if online else None
+            rows.append({"group": group, "members": members, "consumeType": consume_type, **lags[group]})
+        return rows
 
 
 def _perm(perm: int) -> str:
