@@ -109,7 +109,7 @@ class Desk(Part):
             plane, self.windows, self._reader, config, control, outbox, lambda: self._stopped, self._polls_of,
             lambda: self.native.count(Counter.UNREADABLE), lambda request: self._answering.run_again(request),
         )  # fmt: skip
-        opened = PopOpenMessages(plane, windows, self.windows, outbox, self.native.address_of)
+        opened = PopOpenMessages(plane, windows, self.windows, self._reader, outbox, self.native.address_of)
         services: list[HostedService] = [self._requests, self._looks, opened, *([] if drain is None else [drain])]
         self._answering = Answering(
             plane, role, inbox, services, control, outbox, config, log_view, log_line,

@@ -12,6 +12,7 @@ from typing import Any
 from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
+from ringmq.pop.attempts import attempts_of
 from ringmq.pop.look_frames import checked_name
 from ringmq.pop.window_names import WindowNames
 from ringmq.remoting import names
@@ -19,6 +20,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.pop_bodies import ROWS_MAX, ClientShare, OpenPop, PopInflight, PopInflightRequestHeader, QueueShare
 from ringmq.services.kit.clocks import wall_ms
+from ringmq.store.queue_reader import QueueReader
 
 ROWS = 10
 """Rows of a list without a number in the request."""
@@ -49,10 +51,10 @@ class PopOpenMessages:
     is_polling = False
 
     def __init__(
-        self, plane: Plane, windows: Any, window_names: WindowNames, outbox: Outbox,
+        self, plane: Plane, windows: Any, window_names: WindowNames, reader: QueueReader, outbox: Outbox,
         address_of: Callable[[int], str | None],
     ) -> None:  # fmt: skip
-        self._plane, self._windows, self._names = plane, windows, window_names
+        self._plane, self._windows, self._names, self._reader = plane, windows, window_names, reader
         self._outbox, self._address_of = outbox, address_of
         self._looks: deque[_Look] = deque()
 
@@ -127,15 +129,27 @@ class PopOpenMessages:
             messages=int(view.messages), due=int(view.due), returned=int(view.returned), pops=int(view.entries),
             queue_count=int(view.queue_count), client_count=int(view.client_count),
             oldest=tuple(self._open_pop(each, now_ms) for each in view.oldest[0 : view.oldest_count]),
-            queues=tuple(QueueShare(*self._queue(place), count, now_ms - ms) for place, count, ms in queues),
-            clients=tuple(ClientShare(self._client(number), count, now_ms - ms) for number, count, ms in clients),
+            queues=tuple(
+                QueueShare(*self._queue(place), count, now_ms - ms, due_ms - now_ms)
+                for place, count, ms, due_ms in queues
+            ),
+            clients=tuple(
+                ClientShare(self._client(number), count, now_ms - ms, due_ms - now_ms)
+                for number, count, ms, due_ms in clients
+            ),
         )  # fmt: skip
 
     def _open_pop(self, each: Any, now_ms: int) -> OpenPop:
         return OpenPop(
             *self._queue(int(each.place)), int(each.queue_offset), int(each.messages), now_ms - int(each.pop_time_ms),
-            int(each.due_ms) - now_ms, self._client(int(each.client)),
+            int(each.due_ms) - now_ms, self._client(int(each.client)), self._attempts(each),
         )  # fmt: skip
+
+    def _attempts(self, each: Any) -> int:
+        window = self._names.at(int(each.place))
+        if each.attempts or window is None or not names.is_retry_topic(self._queue(int(each.place))[0]):
+            return int(each.attempts) or 1
+        return attempts_of(self._reader, window.queue_slot, int(each.queue_offset))
 
     def _queue(self, place: int) -> tuple[str, int]:
         window = self._names.at(place)
@@ -143,15 +157,15 @@ class PopOpenMessages:
         return _ENDED if named is None else (named[0].topic, named[0].queue_id)
 
     def _client(self, number: int) -> str:
-        return self._address_of(number) or f"{number:08x}"
+        return self._address_of(number) or (f"{number:08x}" if number else "")
 
 
 def _shares() -> Any:
     return ffi.new("struct rmq_pop_view_row[]", lib.RMQ_POP_VIEW_ROWS)
 
 
-def _top(shares: Any, rows: int) -> list[tuple[int, int, int]]:
-    """(key, messages, time of the oldest one) of those with the most messages."""
+def _top(shares: Any, rows: int) -> list[tuple[int, int, int, int]]:
+    """(key, messages, time of the oldest one, time at which the next one comes again) of those with the most."""
     found = ffi.new("struct rmq_pop_view_row[]", max(rows, 1))
     count = lib.rmq_pop_view_top(shares, found, rows)
-    return [(int(row.key) - 1, int(row.messages), int(row.oldest_ms)) for row in found[0:count]]
+    return [(int(row.key) - 1, int(row.messages), int(row.oldest_ms), int(row.next_due_ms)) for row in found[0:count]]

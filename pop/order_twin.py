@@ -47,7 +47,7 @@ class OrderTwin(EntryTwin):
         order = self.order_at(place)
         if order is None:
             return OrderState.NONE
-        if not self._open_numbers(place):
+        if not self.open_numbers(place):
             return OrderState.DONE
         return OrderState.RETURNED if order.returned else OrderState.OUT
 
@@ -69,6 +69,7 @@ class OrderTwin(EntryTwin):
         store(order, "start_delta", base - give.start_offset)
         store(order, "count", len(event.offsets))
         store(order, "attempt_bytes", len(event.attempt))
+        store(order, "client", give.client)
         store(order, "acked", event.acked)
         store(order, "returned", returned)
         ffi.memmove(order.attempt, event.attempt, len(event.attempt))
@@ -166,7 +167,8 @@ class OrderTwin(EntryTwin):
         order = self.order_at(place)
         return [] if order is None else [order.base_offset + order.deltas[i] for i in range(order.count)]
 
-    def _open_numbers(self, place: int) -> list[int]:
+    def open_numbers(self, place: int) -> list[int]:
+        """The bits of `rmq_pop_order_open`."""
         order, next_offset = self.order_at(place), self.memory.window(place).next_offset
         offsets = enumerate(self._offsets(place))
         return [number for number, offset in offsets if not order.acked >> number & 1 and offset >= next_offset]
@@ -183,7 +185,7 @@ class OrderTwin(EntryTwin):
         if self.order_state(place) is not OrderState.OUT:
             return None
         order, given_ms = self.order_at(place), self.given_ms[self.memory.window(place).order - 1]
-        return max(given_ms + int(order.visible_ms[number]) for number in self._open_numbers(place))
+        return max(given_ms + int(order.visible_ms[number]) for number in self.open_numbers(place))
 
     def _is_same(self, place: int, attempt: bytes) -> bool:
         order = self.order_at(place)

@@ -38,26 +38,32 @@ class OpenPop:
     due_in_ms: int
     """Below 0: the time is over, and copies are on their way."""
     client: str
-    """HOST:PORT, or a number if the worker does not know the connection since it was started."""
+    """HOST:PORT, or a number if the worker does not know the connection since it was started. "" is unknown."""
+    attempts: int = 0
+    """Pops that have given the first one, with this one. 0: its record is not in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """Open messages of a queue."""
+    """Open messages of a queue. Times are in ms, from now."""
 
     topic: str
     queue_id: int
     messages: int
     oldest_ms: int
+    due_in_ms: int = 0
+    """Until the next one comes again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientShare:
-    """Open messages of a connection."""
+    """Open messages of a connection. Times are in ms, from now."""
 
     client: str
     messages: int
     oldest_ms: int
+    due_in_ms: int = 0
+    """Until the next one comes again."""
 
 
 @dataclass(frozen=True, slots=True)

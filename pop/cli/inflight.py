@@ -16,9 +16,9 @@ from ringmq.client.namespaces import without_namespace
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.pop_bodies import ROWS_MAX, PopInflight
 
-OLDEST = ("topic", "queueId", "queueOffset", "messages", "ageMs", "dueInMs", "client")
-QUEUES = ("topic", "queueId", "messages", "oldestMs")
-CLIENTS = ("client", "messages", "oldestMs")
+OLDEST = ("topic", "queueId", "queueOffset", "messages", "attempts", "ageMs", "dueInMs", "client")
+QUEUES = ("topic", "queueId", "messages", "oldestMs", "dueInMs")
+CLIENTS = ("client", "messages", "oldestMs", "dueInMs")
 _UNKNOWN = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST)
 
 
@@ -124,11 +124,12 @@ def _print_list(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence
         return
     say()
     say(f"{title}:")
-    print_rows("table", [{**row, "client": _client(row)} for row in rows], columns)
+    shown = [{**row, "client": _client(row), "attempts": row.get("attempts") or None} for row in rows]
+    print_rows("table", shown, columns)
     if count > len(rows):
         say(f"... and {count - len(rows)} more, see --rows")
 
 
 def _client(row: Mapping[str, Any]) -> str | None:
-    address, client_id = row.get("client"), row.get("clientId")
+    address, client_id = row.get("client") or None, row.get("clientId")
     return f"{client_id} ({address})" if client_id else address

@@ -11,6 +11,7 @@ from desk_stage import CHANGE, INFLIGHT, Stage, receipts
 from ringmq.pop import inflight
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.pop_bodies import ROWS_MAX, PopInflight
+from ringmq.store.queue_reader import QueueReader
 from tests.waiting import wait_until
 
 RETRY = "%RETRY%G+T"
@@ -56,6 +57,9 @@ def test_what_is_open_counts_by_queue_and_by_client(stage: Stage) -> None:
     assert oldest.due_in_ms == 60_000 - oldest.age_ms
     assert oldest.client == seen.clients[0].client
     assert 0 < seen.oldest[1].due_in_ms <= 5000
+    assert [row.due_in_ms for row in seen.clients] == [oldest.due_in_ms, seen.oldest[1].due_in_ms]
+    assert seen.queues[0].due_in_ms == seen.oldest[1].due_in_ms, "the next one that comes again, not the oldest one"
+    assert {row.attempts for row in seen.oldest} == {1}
 
 
 def test_a_topic_includes_messages_that_came_again(stage: Stage) -> None:
@@ -68,6 +72,41 @@ def test_a_topic_includes_messages_that_came_again(stage: Stage) -> None:
     assert stage.inflight(topic="U").messages == 2
     assert stage.inflight(topic=RETRY).messages == 2
     assert stage.inflight().messages == 17
+
+
+def test_messages_that_came_again_have_their_attempts(stage: Stage) -> None:
+    stage.topic(RETRY, 1)
+    stage.send(RETRY, 1, 0, reconsume_times=4)
+    while stage.inflight().messages < 14:  # a pop looks at one form of the topic of retries
+        stage.pop()
+    assert {row.topic: row.attempts for row in stage.inflight().oldest} == {"T": 1, RETRY: 5}
+
+
+def test_a_record_that_is_not_in_memory_tells_no_attempts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look waits for no disk."""
+    stage.topic(RETRY, 1)
+    stage.send(RETRY, 1, 0, reconsume_times=4)
+    while stage.inflight().messages < 14:
+        stage.pop()
+    monkeypatch.setattr(QueueReader, "in_memory", lambda reader, offset: False)
+    assert {row.topic: row.attempts for row in stage.inflight().oldest} == {"T": 1, RETRY: 0}
+
+
+def test_a_batch_of_an_orderly_group_is_shown_while_it_blocks(stage: Stage) -> None:
+    ordered = {"queueId": 1, "order": "true", "maxMsgNums": 4}
+    stage.pop(**ordered, invisibleTime=1, connection=7)
+    time.sleep(0.01)  # span: the time is over
+    assert stage.inflight() == PopInflight(0, 0, 0, 0, 0, 0), "no consumer has the messages any more"
+    first, *_ = receipts(stage.pop(**ordered, connection=8))
+    stage.ack(first)
+    seen = stage.inflight()
+    (row,) = seen.oldest
+    assert (row.topic, row.queue_id, row.queue_offset, row.messages, row.attempts) == ("T", 1, 1, 3, 2)
+    assert (seen.messages, seen.due, [one.messages for one in seen.clients]) == (3, 0, [3])
+    assert row.client == seen.clients[0].client and row.client.startswith("127.0.0.1:")
+    assert 0 < row.due_in_ms == seen.queues[0].due_in_ms <= 60_000
+    stage.restart()
+    assert [one.messages for one in stage.inflight().clients] == [3]
 
 
 def test_lists_are_bounded(stage: Stage) -> None:

@@ -81,8 +81,8 @@ def test_errors_name_their_cause(broker: RunningBroker, words: tuple[str, ...], 
 # ---- brokers that cannot answer ----
 
 SEEN = PopInflight(
-    5, 2, 3, 4, 1, 9, (OpenPop("T", 1, 7, 2, 90_000, -500, "0a0b0c0d"),), (QueueShare("T", 1, 5, 90_000),),
-    (ClientShare("0a0b0c0d", 5, 90_000),),
+    5, 2, 3, 4, 1, 9, (OpenPop("T", 1, 7, 2, 90_000, -500, "0a0b0c0d", 3), OpenPop("T", 1, 9, 1, 7, 9, "")),
+    (QueueShare("T", 1, 5, 90_000, -500),), (ClientShare("0a0b0c0d", 5, 90_000, -500),),
 )  # fmt: skip
 
 
@@ -138,7 +138,11 @@ def test_brokers_that_cannot_answer_are_named_beside_the_others(monkeypatch: pyt
     assert status == 0
     assert "name-a:1 a:1: 5 open messages of 4 pops" in text
     assert "of them 2 whose time is over" in text and "beside them 3 that no client has received" in text
-    assert "... and 3 more, see --rows" in text and "... and 8 more, see --rows" in text
+    assert "... and 2 more, see --rows" in text and "... and 8 more, see --rows" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["T", "1", "7", "2", "3", "90000", "-500", "0a0b0c0d"] in rows
+    assert ["T", "1", "9", "1", "-", "7", "9", "-"] in rows, "neither attempts nor client are known"
+    assert ["T", "1", "5", "90000", "-500"] in rows and ["0a0b0c0d", "5", "90000", "-500"] in rows
     assert "name-b:1 b:1: it does not know this request" in text
     assert "name-c:1 c:1: no connection to c:1: refused" in text
     assert "d:1" not in text, "it does not know the group"

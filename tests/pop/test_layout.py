@@ -15,7 +15,7 @@ MAPS = {
     }),
     "rmq_pop_order": (512, {
         "base_offset": 0, "pop_time_ms": 8, "window": 16, "invisible_ms": 20, "start_delta": 24, "count": 28,
-        "attempt_bytes": 30, "acked": 32, "returned": 36, "check": 40, "reserved0": 44, "deltas": 48, "visible_ms": 176,
+        "attempt_bytes": 30, "acked": 32, "returned": 36, "check": 40, "client": 44, "deltas": 48, "visible_ms": 176,
         "consumed": 304, "attempt": 368, "reserved1": 496,
     }),
 }  # fmt: skip

@@ -41,7 +41,10 @@ class Look:
     def top(self, number: int, room: int) -> list[tuple[int, Share]]:
         found = ffi.new("struct rmq_pop_view_row[]", max(room, 1))
         count = lib.rmq_pop_view_top(self.rows[number], found, room)
-        return [(int(row.key) - 1, Share(int(row.messages), int(row.oldest_ms))) for row in found[0:count]]
+        return [
+            (int(row.key) - 1, Share(int(row.messages), int(row.oldest_ms), int(row.next_due_ms)))
+            for row in found[0:count]
+        ]
 
 
 def time_of(value: int) -> int | None:
@@ -61,16 +64,21 @@ def test_both_see_the_same(seed: int) -> None:
         if (entry := memory.entry(number)).state and entry.window in places
     ]
     chosen = random.choice([None, random.sample(range(memory.windows_max), 2)])
+    twin = play.pair.twin
+    orders = [(place, twin.order_at(place), twin.open_numbers(place)) for place in sorted(twin.order_places.values())]
     now_ms, oldest_max = play.now_ms + random.choice((-5000, 0, 5000)), random.choice((1, 3, 64))
     native = Look(play.pair.native.native, now_ms, oldest_max, chosen)
     native.run(random.choice((1, 7, 1000)))
     found = native.native
-    expected = look(entries, list(places.values()) if chosen is None else chosen, now_ms, oldest_max)
+    if chosen is None:  # of all groups, those of batches are left out
+        expected = look(entries, [], list(places.values()), now_ms, oldest_max)
+    else:
+        expected = look(entries, orders, chosen, now_ms, oldest_max)
     assert (found.messages, found.returned, found.due) == (expected.messages, expected.returned, expected.due)
     assert found.entries == expected.entries
     assert (time_of(found.oldest_ms), time_of(found.oldest_due_ms)) == (expected.oldest_ms, expected.oldest_due_ms)
     oldest = [
-        (int(one.pop_time_ms), int(one.place), int(one.queue_offset), int(one.messages))
+        (int(one.pop_time_ms), int(one.place), int(one.queue_offset), int(one.messages), int(one.attempts))
         for one in found.oldest[0 : found.oldest_count]
     ]
     assert [each[0] for each in oldest] == [each[0] for each in expected.oldest]

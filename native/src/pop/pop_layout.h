@@ -120,7 +120,7 @@ struct rmq_pop_order {
     uint32_t acked;          /* 32 bit i: message i is done */
     uint32_t returned;       /* 36 1: no consumer has received the batch, or not yet */
     uint32_t check;          /* 40 CRC-32 of 0..31, 48..175, 304..495; never 0 */
-    uint32_t reserved0;
+    uint32_t client;         /* 44 hash of the connection that popped, 0 = unknown */
     uint32_t deltas[RMQ_POP_ORDER_MESSAGES];     /*  48 offsets less base_offset, ascending */
     uint32_t visible_ms[RMQ_POP_ORDER_MESSAGES]; /* 176 behind the pop: the queue is blocked until then, or until the message is done */
     uint16_t consumed[RMQ_POP_ORDER_MESSAGES];   /* 304 pops that gave the message before; 65535: or more */

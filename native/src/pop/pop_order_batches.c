@@ -20,7 +20,8 @@ static void fill_order(struct rmq_pop_order *o, uint32_t window, const struct rm
 {
     *o = (struct rmq_pop_order){
         .base_offset = (uint64_t)offsets[0], .pop_time_ms = give->pop_time_ms, .window = window, .invisible_ms = give->invisible_ms,
-        .start_delta = (uint32_t)(offsets[0] - give->start_offset), .count = (uint16_t)count, .attempt_bytes = (uint16_t)attempt->bytes};
+        .start_delta = (uint32_t)(offsets[0] - give->start_offset), .count = (uint16_t)count, .client = give->client,
+        .attempt_bytes = (uint16_t)attempt->bytes};
     for (uint32_t i = 0; i < count; i++) {
         o->deltas[i] = (uint32_t)(offsets[i] - offsets[0]);
         o->visible_ms[i] = give->invisible_ms;

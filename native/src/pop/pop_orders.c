@@ -55,6 +55,15 @@ static int is_message_open(const struct rmq_pop_windows *w, uint32_t place, cons
     return !(o->acked >> i & 1) && rmq_pop_order_offset(o, i) >= w->windows[place].next_offset;
 }
 
+uint32_t rmq_pop_order_open(const struct rmq_pop_windows *w, uint32_t place)
+{
+    const struct rmq_pop_order *o = rmq_pop_order_at(w, place);
+    uint32_t open = 0;
+    for (uint32_t i = 0; o && i < o->count; i++)
+        open |= (uint32_t)is_message_open(w, place, o, i) << i;
+    return open;
+}
+
 int64_t rmq_pop_order_next(const struct rmq_pop_windows *w, uint32_t place)
 {
     const struct rmq_pop_order *o = rmq_pop_order_at(w, place);

@@ -23,6 +23,8 @@ struct rmq_pop_attempt {
 const struct rmq_pop_order *rmq_pop_order_at(const struct rmq_pop_windows *w, uint32_t place);
 /* The offset from which on the messages of the batch are not done, or that behind it. 0: there is none. */
 int64_t rmq_pop_order_next(const struct rmq_pop_windows *w, uint32_t place);
+/* Bit i: message i of the batch is not done. 0: there is no batch. */
+uint32_t rmq_pop_order_open(const struct rmq_pop_windows *w, uint32_t place);
 /* The monotonic time at which the queue is free; INT64_MIN: it is. */
 int64_t rmq_pop_order_blocked_ms(const struct rmq_pop_windows *w, uint32_t place);
 /* 1: a pop of this attempt gets nothing of the queue. The attempt that has the batch gets it again. */

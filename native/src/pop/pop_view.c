@@ -9,7 +9,7 @@
 
 void rmq_pop_view_begin(struct rmq_pop_view *v)
 {
-    v->next = v->queue_count = v->client_count = v->oldest_count = 0;
+    v->next = v->next_order = v->queue_count = v->client_count = v->oldest_count = 0;
     v->entries = v->messages = v->returned = v->due = v->queue_rest = v->client_rest = 0;
     v->oldest_ms = v->oldest_due_ms = INT64_MAX;
 }
@@ -27,7 +27,7 @@ static int is_wanted(const struct rmq_pop_view *v, uint32_t place)
     return !v->topic_count;
 }
 
-static void add_to_row(struct rmq_pop_view_row *rows, uint32_t value, uint32_t messages, int64_t pop_time_ms, uint32_t *count,
+static void add_to_row(struct rmq_pop_view_row *rows, uint32_t value, const struct rmq_pop_view_open *open, uint32_t *count,
                        uint64_t *rest)
 {
     if (!rows)
@@ -38,15 +38,17 @@ static void add_to_row(struct rmq_pop_view_row *rows, uint32_t value, uint32_t m
         at = (at + 1) & (RMQ_POP_VIEW_ROWS - 1);
     if (!rows[at].key) {
         if (*count == ROWS_USED) {
-            *rest += messages;
+            *rest += open->messages;
             return;
         }
         ++*count;
-        rows[at] = (struct rmq_pop_view_row){.key = key, .oldest_ms = pop_time_ms};
+        rows[at] = (struct rmq_pop_view_row){.key = key, .oldest_ms = open->pop_time_ms, .next_due_ms = open->due_ms};
     }
-    rows[at].messages += messages;
-    if (pop_time_ms < rows[at].oldest_ms)
-        rows[at].oldest_ms = pop_time_ms;
+    rows[at].messages += open->messages;
+    if (open->pop_time_ms < rows[at].oldest_ms)
+        rows[at].oldest_ms = open->pop_time_ms;
+    if (open->due_ms < rows[at].next_due_ms)
+        rows[at].next_due_ms = open->due_ms;
 }
 
 /* Puts an entry among the oldest, behind those of the same time. */
@@ -63,6 +65,20 @@ static void add_to_oldest(struct rmq_pop_view *v, const struct rmq_pop_view_open
     v->oldest_count = kept + 1;
 }
 
+static void add_open(struct rmq_pop_view *v, const struct rmq_pop_view_open *open)
+{
+    v->entries++;
+    v->messages += open->messages;
+    if (open->is_due) {
+        v->due += open->messages;
+        v->oldest_due_ms = open->due_ms < v->oldest_due_ms ? open->due_ms : v->oldest_due_ms;
+    }
+    v->oldest_ms = open->pop_time_ms < v->oldest_ms ? open->pop_time_ms : v->oldest_ms;
+    add_to_oldest(v, open);
+    add_to_row(v->queues, open->place, open, &v->queue_count, &v->queue_rest);
+    add_to_row(v->clients, open->client, open, &v->client_count, &v->client_rest);
+}
+
 static void look_at(struct rmq_pop_view *v, const struct rmq_pop_entry *e, uint64_t bits)
 {
     uint32_t place = rmq_pop_place_of(v->windows, e), messages = (uint32_t)__builtin_popcountll(bits);
@@ -76,16 +92,27 @@ static void look_at(struct rmq_pop_view *v, const struct rmq_pop_entry *e, uint6
         .place = place, .client = e->client, .messages = messages, .queue_offset = (int64_t)e->base_offset + __builtin_ctzll(bits),
         .pop_time_ms = e->pop_time_ms, .due_ms = e->pop_time_ms + e->invisible_ms};
     open.is_due = e->state == RMQ_POP_REVIVING || open.due_ms < v->now_ms;
-    v->entries++;
-    v->messages += messages;
-    if (open.is_due) {
-        v->due += messages;
-        v->oldest_due_ms = open.due_ms < v->oldest_due_ms ? open.due_ms : v->oldest_due_ms;
-    }
-    v->oldest_ms = open.pop_time_ms < v->oldest_ms ? open.pop_time_ms : v->oldest_ms;
-    add_to_oldest(v, &open);
-    add_to_row(v->queues, place, messages, open.pop_time_ms, &v->queue_count, &v->queue_rest);
-    add_to_row(v->clients, e->client, messages, open.pop_time_ms, &v->client_count, &v->client_rest);
+    add_open(v, &open);
+}
+
+/* A batch whose time is over blocks nothing, and no consumer has it. */
+static void look_at_order(struct rmq_pop_view *v, uint32_t slot)
+{
+    const struct rmq_pop_windows *w = v->windows;
+    const struct rmq_pop_order *o = &w->orders.all[slot];
+    uint32_t place = w->orders.places[slot] - 1, bits = w->orders.places[slot] && !o->returned ? rmq_pop_order_open(w, place) : 0;
+    if (!bits || !is_wanted(v, place))
+        return;
+    uint32_t first = (uint32_t)__builtin_ctz(bits), visible_ms = 0;
+    for (uint32_t i = first; i < o->count; i++)
+        if (bits >> i & 1 && o->visible_ms[i] > visible_ms)
+            visible_ms = o->visible_ms[i];
+    struct rmq_pop_view_open open = {
+        .place = place, .client = o->client, .messages = (uint32_t)__builtin_popcount(bits),
+        .attempts = (uint16_t)(o->consumed[first] + (o->consumed[first] < UINT16_MAX)),
+        .queue_offset = rmq_pop_order_offset(o, first), .pop_time_ms = o->pop_time_ms, .due_ms = o->pop_time_ms + visible_ms};
+    if (open.due_ms >= v->now_ms)
+        add_open(v, &open);
 }
 
 /* Messages without a copy in the log: a stored one may be popped before it is flushed. */
@@ -101,13 +128,15 @@ static uint64_t open_bits(const struct rmq_pop_windows *w, uint32_t entry)
 int rmq_pop_view_step(struct rmq_pop_view *v, uint32_t room)
 {
     const struct rmq_pop_windows *w = v->windows;
-    uint32_t end = w->entries_end - v->next > room ? v->next + room : w->entries_end;
-    for (; v->next < end; v->next++) {
+    uint32_t orders_end = v->group_id == RMQ_NONE ? 0 : w->orders.end;
+    for (; room && v->next < w->entries_end; v->next++, room--) {
         uint64_t bits = open_bits(w, v->next);
         if (bits)
             look_at(v, &w->entries[v->next], bits);
     }
-    return v->next < w->entries_end;
+    for (; room && v->next_order < orders_end; v->next_order++, room--)
+        look_at_order(v, v->next_order);
+    return v->next < w->entries_end || v->next_order < orders_end;
 }
 
 uint32_t rmq_pop_view_top(const struct rmq_pop_view_row *rows, struct rmq_pop_view_row *top, uint32_t room)
