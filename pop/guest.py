@@ -14,6 +14,7 @@ GUEST = Guest(
     store_entries=("pop",),
     commands=(
         Command("inflight", "ringmq.pop.cli.inflight:inflight", group="group"),
+        Command("mode", "ringmq.pop.cli.mode:mode", group="group"),
         Command(
             "pop",
             "ringmq.pop.cli.drain:pop",
