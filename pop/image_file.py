@@ -290,15 +290,18 @@ def read_journal(path: Path) -> Journal | None:
         return None
     try:
         size = os.fstat(descriptor).st_size
-        if size < HEAD.size + END.size:
+        if not size:
             return None
         with mmap.mmap(descriptor, size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as data:
-            return _whole_journal(data)
+            return whole_journal(data)
     finally:
         os.close(descriptor)
 
 
-def _whole_journal(data: memoryview) -> Journal | None:
+def whole_journal(data: memoryview) -> Journal | None:
+    """The journal in the bytes of a file, None if it is not whole. Its pages lie behind its head."""
+    if len(data) < HEAD.size + END.size:
+        return None
     magic, version, pages, store_id, snapshot = HEAD.unpack_from(data)
     end = HEAD.size + pages * (PAGE + 4)
     if magic != HEAD_MAGIC or version != lib.RMQ_POP_VERSION or end + END.size > len(data):

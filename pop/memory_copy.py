@@ -1,9 +1,11 @@
-"""A private copy of POP's memory, for commands that look at a store and change nothing."""
+"""A private copy of POP's memory, for programs that look at a store and change nothing."""
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +24,18 @@ from ringmq.pop.image_file import (
     STATE_AT,
     Header,
     HeaderError,
+    Journal,
     data_ranges,
     is_of_image,
     lost_entries,
     read_header,
-    read_journal,
+    whole_journal,
 )  # fmt: skip
 
 PART = "pop"
+WAIT_S = 5.0
+"""Time for a copy of the image beside a worker that writes snapshots into it."""
+PAUSE_S = 0.01
 
 
 class MemoryCopy(NamedTuple):
@@ -38,6 +44,8 @@ class MemoryCopy(NamedTuple):
     `lost`: the fault of an image without some of its entries, or "".
     """
 
+    memory: mmap.mmap
+    header: Header
     windows: Any
     damaged: int
     lost: str = ""
@@ -54,23 +62,16 @@ class MemoryCopy(NamedTuple):
 
 @contextmanager
 def image_copy(folder: Path) -> Iterator[MemoryCopy]:
-    """Copy the image with the pages of its journal. Raises HeaderError, OSError and MemoryError."""
-    descriptor = os.open(folder / IMAGE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        page = os.pread(descriptor, PAGE, 0)
-        journal = read_journal(folder / JOURNAL)
-        if journal is not None and not is_of_image(journal, page):
-            journal = None
-        header = read_header(page if journal is None else journal.first_page, has_check=True)
-        with _copied(descriptor, header) as copy:
-            if journal is not None:
-                _apply(copy, folder / JOURNAL, journal.numbers)
-            states = copy[int(header.layout.entries_at) + STATE_AT : int(header.layout.bytes) : ENTRY_BYTES]
-            lost = lost_entries(header, len(states) - states.count(0))
-            with _windows_of(copy, header) as found:
-                yield found._replace(lost=lost)
-    finally:
-        os.close(descriptor)
+    """Copy the last snapshot: the image with the pages of a whole journal. A worker may write the next one meanwhile.
+
+    Raises HeaderError, OSError (EBUSY: no snapshot stays as long as its copy takes) and MemoryError.
+    """
+    memory, header = last_snapshot(folder)
+    with memory:
+        states = memory[int(header.layout.entries_at) + STATE_AT : int(header.layout.bytes) : ENTRY_BYTES]
+        lost = lost_entries(header, len(states) - states.count(0))
+        with _windows_of(memory, header) as found:
+            yield found._replace(lost=lost)
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def newest_copy(root: Path) -> Iterator[MemoryCopy]:
         return
     try:
         header = read_header(os.pread(descriptor, PAGE, 0), has_check=False)
-        with _copied(descriptor, header) as copy, _windows_of(copy, header) as found:
+        with _copied(descriptor, header) as memory, _windows_of(memory, header) as found:
             yield found
     finally:
         os.close(descriptor)
@@ -112,32 +113,127 @@ def _open_segment(root: Path) -> int | None:
     return None
 
 
+# ---- the last snapshot ----
+
+
+class _Pages(NamedTuple):
+    """A whole journal, and its pages."""
+
+    journal: Journal
+    data: memoryview
+
+
+def last_snapshot(folder: Path) -> tuple[mmap.mmap, Header]:
+    """The memory as it was at the last snapshot. Raises HeaderError and OSError, as `image_copy`."""
+    end_s = time.monotonic() + WAIT_S
+    while (found := _snapshot(folder)) is None:
+        if time.monotonic() > end_s:
+            text = f"each of its snapshots gives way to the next one within the time of a copy, for {WAIT_S:g} s"
+            raise OSError(errno.EBUSY, text, str(folder / IMAGE))
+        time.sleep(PAUSE_S)
+    return found
+
+
+def _snapshot(folder: Path) -> tuple[mmap.mmap, Header] | None:
+    """One try. None: a later snapshot has come meanwhile."""
+    found = _pages_of(folder / JOURNAL)
+    descriptor = _open(folder / IMAGE)
+    try:
+        first = os.pread(descriptor, PAGE, 0)
+        pages = found if found is not None and is_of_image(found.journal, first) else None
+        try:
+            header = read_header(first if pages is None else pages.journal.first_page, has_check=True)
+        except HeaderError:
+            if found is None and _pages_of(folder / JOURNAL) is not None:
+                return None  # its first page is being written
+            raise
+        memory = _copied(descriptor, header)
+    finally:
+        os.close(descriptor)
+    try:
+        if pages is not None:
+            _apply(memory, pages)
+        if _is_last(folder, first, header):
+            return memory, header
+    except BaseException:
+        memory.close()
+        raise
+    memory.close()
+    return None
+
+
+def _pages_of(path: Path) -> _Pages | None:
+    """The journal, None if it is missing or not whole. The file is not mapped: its writer may cut it. Raises
+    OSError."""
+    try:
+        with os.fdopen(_open(path), "rb") as file:
+            data = memoryview(file.read())
+    except FileNotFoundError:
+        return None
+    journal = whole_journal(data)
+    return None if journal is None else _Pages(journal, data[HEAD.size :])
+
+
+def _is_last(folder: Path, first: bytes, header: Header) -> bool:
+    """True unless a part of a later snapshot may lie in the image since `first`, its first page, was read.
+
+    A snapshot gets into the image once its journal is whole, and this journal stays until the image has all of it,
+    its first page included.
+    """
+    if _snapshot_in(folder / JOURNAL) > header.snapshot and _pages_of(folder / JOURNAL) is not None:
+        return False
+    with os.fdopen(_open(folder / IMAGE), "rb") as image:
+        now = image.read(PAGE)
+    if now == first:
+        return True
+    try:
+        later = read_header(now, has_check=True)
+    except HeaderError:
+        return False
+    return (later.store_id, later.snapshot) == (header.store_id, header.snapshot)
+
+
+def _snapshot_in(path: Path) -> int:
+    """The number in the head of a journal, whole or not. -1 without one."""
+    try:
+        with os.fdopen(_open(path), "rb") as file:
+            head = file.read(HEAD.size)
+    except FileNotFoundError:
+        return -1
+    return int(HEAD.unpack(head)[-1]) if len(head) == HEAD.size else -1
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def _copied(descriptor: int, header: Header) -> mmap.mmap:
+    memory = mmap.mmap(-1, int(header.layout.mapped_bytes), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for begin, end in data_ranges(descriptor, 0, int(header.layout.bytes)):
+        for at in range(begin, end, CHUNK):
+            data = os.pread(descriptor, min(CHUNK, end - at), at)
+            memory[at : at + len(data)] = data
+    return memory
+
+
+def _apply(memory: mmap.mmap, pages: _Pages) -> None:
+    """Raises HeaderError for a page beyond the memory."""
+    numbers = memoryview(pages.journal.numbers).cast("I")
+    if (last := max(numbers, default=0)) >= len(memory) // PAGE:
+        raise HeaderError(f"its journal has page {last}, the memory has {len(memory) // PAGE} pages")
+    for at, number in enumerate(numbers):
+        memory[number * PAGE : (number + 1) * PAGE] = pages.data[at * PAGE : (at + 1) * PAGE]
+
+
 @contextmanager
-def _copied(descriptor: int, header: Header) -> Iterator[mmap.mmap]:
-    with mmap.mmap(-1, int(header.layout.mapped_bytes), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as copy:
-        for begin, end in data_ranges(descriptor, 0, int(header.layout.bytes)):
-            for at in range(begin, end, CHUNK):
-                data = os.pread(descriptor, min(CHUNK, end - at), at)
-                copy[at : at + len(data)] = data
-        yield copy
-
-
-def _apply(copy: mmap.mmap, path: Path, numbers: bytes) -> None:
-    with path.open("rb") as file:
-        file.seek(HEAD.size)
-        for number in memoryview(numbers).cast("I"):
-            copy[number * PAGE : (number + 1) * PAGE] = file.read(PAGE)
-
-
-@contextmanager
-def _windows_of(copy: mmap.mmap, header: Header) -> Iterator[MemoryCopy]:
-    base, damaged = ffi.from_buffer("uint8_t *", copy, require_writable=True), ffi.new("uint64_t *")
+def _windows_of(memory: mmap.mmap, header: Header) -> Iterator[MemoryCopy]:
+    base, damaged = ffi.from_buffer("uint8_t *", memory, require_writable=True), ffi.new("uint64_t *")
     pages = lib.rmq_pop_pages_open(base, header.layout, -1)
     windows = ffi.NULL if pages == ffi.NULL else lib.rmq_pop_windows_open(pages, header.layout, 0, 0, damaged)
     try:
         if windows == ffi.NULL:
             raise MemoryError("no memory to read the windows of POP")
-        yield MemoryCopy(windows, int(damaged[0]))
+        yield MemoryCopy(memory, header, windows, int(damaged[0]))
     finally:
         lib.rmq_pop_windows_close(windows)
         lib.rmq_pop_pages_close(pages)
