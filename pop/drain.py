@@ -29,6 +29,9 @@ LEASE_MS = 30_000
 """Time behind the operator's last request after which messages are given again."""
 TURN_MS = 5
 """Time of a turn for records. Requests of consumers come between."""
+WAIT_MS = 10_000
+"""Time for which the way back waits for write, control or the disk, and nothing changes. Acknowledgements of messages
+with check points wait as long."""
 
 
 class PopDrain:
@@ -48,7 +51,7 @@ class PopDrain:
         self._log_line, self._clock_ms = log_line, now_ms
         self._state = DRAINED if words[Gauge.DRAINED] else SERVING
         self._steps: Steps | None = None
-        self._until_ms = 0
+        self._until_ms = self._changed_ms = 0
         self._progress = self._failure = ""
 
     # ---- states ----
@@ -75,13 +78,19 @@ class PopDrain:
 
     def run(self) -> bool:
         """Go on with the records for TURN_MS. True if more may follow at once."""
+        began_ms = self._clock_ms()
         if self._steps is None:
-            self._steps = self._way_back()
-        until_ms = self._clock_ms() + TURN_MS
+            self._steps, self._changed_ms = self._way_back(), began_ms
         try:
+            if began_ms >= self._changed_ms + WAIT_MS:
+                self._changed_ms = began_ms
+                self._steps.throw(HandOverError(f"{self._progress}, and nothing has changed for {WAIT_MS // 1000} s"))
             for progress in self._steps:
+                now_ms = self._clock_ms()
+                if not progress or progress != self._progress:
+                    self._changed_ms = now_ms
                 self._progress = progress or self._progress
-                if progress or self._clock_ms() >= until_ms:
+                if progress or now_ms >= began_ms + TURN_MS:
                     return not progress
         except (HandOverError, OSError) as error:
             self._failure = str(error)

@@ -73,12 +73,19 @@ class RecordLog:
         yield from self.settle(points, progress)
 
     def settle(self, points: CheckPoints, progress: Callable[[], str], *, in_flight: int = 0) -> Steps:
-        """Wait until at most `in_flight` records are not stored. Raises HandOverError: write has refused one.
+        """Wait until at most `in_flight` records are not stored. Raises HandOverError: write has refused one, or the
+        caller has thrown it into the step.
 
         No record is with write then: the next user of the port would take its answer for one of its own.
         """
-        while points.take_answers() > (0 if points.refused else in_flight):
-            yield progress()
+        given_up: HandOverError | None = None
+        while points.take_answers() > (0 if points.refused or given_up else in_flight):
+            try:
+                yield progress()
+            except HandOverError as error:
+                given_up = error
+        if given_up is not None:
+            raise given_up
         if points.refused:
             raise HandOverError(f"write refuses a record (cause {points.refused})")
 

@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.pop import drain
 from ringmq.pop.check_points import HandOverError
-from ringmq.pop.drain import LEASE_MS, PopDrain
+from ringmq.pop.drain import LEASE_MS, WAIT_MS, PopDrain
 from ringmq.pop.record_log import Steps
 from ringmq.pop.revival_words import Gauge
 from ringmq.remoting import pop_bodies
@@ -98,6 +98,29 @@ def test_a_failure_is_told_and_the_operator_decides(operator: Operator, error: E
     assert operator.ask(RESUME).state == SERVING and operator.calls == ["way back", "resume"]
     operator.steps = []
     assert operator.ask(DRAIN_NOW) == pop_bodies.PopDrain(CLOSING, 2), "another try"
+
+
+def test_a_way_back_that_waits_in_vain_is_given_up(operator: Operator) -> None:
+    """Else acknowledgements with check points would wait as long as the disk is full, or control is away."""
+    operator.ask(DRAIN_NOW)
+    operator.steps = ["1 record", "2 records", *["2 records"] * 9]
+    for _ in range(2):
+        assert not operator.drain.run() and operator.drain.has_begun
+        operator.now_ms += WAIT_MS - 1
+    assert not operator.drain.run(), "the number of records has changed"
+    operator.now_ms += 1
+    assert operator.drain.run() and not operator.drain.has_begun and not operator.drain.needs_port
+    failure = "2 records, and nothing has changed for 10 s"
+    assert operator.ask(LOOK) == pop_bodies.PopDrain(WAITING, 2, failure=failure)
+    assert operator.ask(DRAIN_NOW).state == WAITING, "the operator sees why"
+
+
+def test_steps_without_a_wait_take_their_time(operator: Operator) -> None:
+    operator.ask(DRAIN_NOW)
+    operator.steps = [""] * 9
+    advance = iter(range(0, 10 * WAIT_MS, WAIT_MS - 1))
+    operator.drain._clock_ms = lambda: next(advance)
+    assert operator.drain.run() and operator.drain.run() and operator.drain.has_begun
 
 
 def test_a_broker_that_its_operator_leaves_alone_gives_messages_again(operator: Operator) -> None:

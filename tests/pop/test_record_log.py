@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ringmq.native import lib
 from ringmq.pop import record_log
+from ringmq.pop.check_points import HandOverError
 from ringmq.pop.offsets import PASS_MS
 from ringmq.pop.record_log import RecordLog
 from tests.pop.test_table_changes import Worker
@@ -52,3 +54,18 @@ def test_a_pass_that_has_begun_before_leaves_the_committed_offsets_alone(
     assert worker.ack(held[0]).code == 0
     worker.settle()
     assert worker.table() == 1
+
+
+def test_a_wait_that_is_given_up_leaves_no_record_with_write() -> None:
+    """Copies take the port next, and would take its answers for their own."""
+    unused: Any = None
+    log = RecordLog(
+        plane=unused, port=unused, windows=unused, control=unused, config=unused, log=unused, offsets=unused
+    )
+    left = iter([2, 1, 0])
+    points: Any = SimpleNamespace(refused=0, take_answers=lambda: next(left))
+    steps = log.settle(points, lambda: "records", in_flight=1)
+    assert next(steps) == "records"
+    assert steps.throw(HandOverError("given up")) == "records"
+    with pytest.raises(HandOverError, match="given up"):
+        next(steps)
