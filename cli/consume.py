@@ -1,20 +1,38 @@
-"""`ringmq consume`: a member of a consumer group that prints its messages."""
+"""`ringmq consume`: a member of a consumer group that prints its messages. It pulls, or pops single messages."""
 
 from __future__ import annotations
 
 import sys
+import time
+from datetime import timedelta
 from typing import Any
 
 import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
+from ringmq.cli.arguments import duration
 from ringmq.cli.message_body import body_fields
 from ringmq.cli.output import print_body, print_line, say
 from ringmq.cli.running import run, until_signalled
-from ringmq.client import ConsumeFrom, Consumer, MessageExt
+from ringmq.client import (
+    ConnectError,
+    ConsumeFrom,
+    Consumer,
+    MessageExt,
+    PoppedMessage,
+    ReceiptExpiredError,
+    RequestTimeoutError,
+    RouteError,
+    SimpleConsumer,
+    TlsError,
+)
 
 BATCH_MESSAGES_MAX = 1024
+POP_MESSAGES_MAX, WAIT_S = 32, 15.0
+"""Messages of one pop, and the time that it waits for the first one."""
+INVISIBLE = timedelta(seconds=60)
+INVISIBLE_MAX = timedelta(days=30)
 
 
 @click.command()
@@ -32,6 +50,12 @@ BATCH_MESSAGES_MAX = 1024
     "--timeout", type=click.FloatRange(0.001), metavar="SECONDS", help="Stop after this long without a message."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Queue, offset, keys and tags before each body.")
+@click.option("--pop", is_flag=True, help="Pop single messages: members share all queues, and each message is its own.")
+@click.option(
+    "--invisible", type=duration, metavar="TIME",
+    help="Of --pop: a message without an acknowledgement comes again after this time, such as 90s; default: 60s.",
+)  # fmt: skip
+@click.option("--no-ack", is_flag=True, help="Of --pop: acknowledge nothing, so that all messages come again.")
 @client_options
 def consume(
     topic: str,
@@ -41,14 +65,23 @@ def consume(
     count: int | None,
     timeout: float | None,
     verbose: bool,
+    pop: bool,
+    invisible: timedelta | None,
+    no_ack: bool,
     access: Access,
     output: str,
 ) -> None:
     """Print the messages of TOPIC, one body per line, until stopped. With -o json, one object per line."""
     start, timestamp_ms = _begin(begin)
     timeout_ms = None if timeout is None else max(1, int(timeout * 1000))
+    invisible_ms = _invisible_ms(pop, invisible, no_ack, start)
 
     async def work() -> None:
+        if pop:
+            popper = SimpleConsumer({topic: tags}, access.namesrv, group, consume_from=start, settings=access.settings)
+            await _tell_if_missing(access, topic)
+            await _pop(popper, count, timeout, invisible_ms, acks=not no_ack, output=output, verbose=verbose)
+            return
         consumer = Consumer(
             {topic: tags},
             access.namesrv,
@@ -78,6 +111,46 @@ async def _consume(consumer: Consumer, count: int | None, timeout_ms: int | None
             left = None if left is None else left - len(messages)
 
 
+async def _pop(
+    consumer: SimpleConsumer, count: int | None, timeout_s: float | None, invisible_ms: int, *, acks: bool,
+    output: str, verbose: bool,
+) -> None:  # fmt: skip
+    async with consumer:
+        left, silent_s = count, time.monotonic()
+        while left is None or left > 0:
+            wait_s = WAIT_S if timeout_s is None else min(WAIT_S, silent_s + timeout_s - time.monotonic())
+            if wait_s <= 0:
+                break
+            wanted = POP_MESSAGES_MAX if left is None else min(left, POP_MESSAGES_MAX)
+            try:
+                messages = await consumer.receive(wanted, wait_ms=max(1, int(wait_s * 1000)), invisible_ms=invisible_ms)
+            except (ConnectError, RequestTimeoutError, RouteError) as error:  # after the whole wait
+                if timeout_s is not None or not _may_pass(error):
+                    raise
+                say(f"{error}; trying again", err=True)
+                continue
+            for message in messages:
+                _show(message, output, verbose)
+            if not messages:
+                continue
+            sys.stdout.flush()
+            if acks:
+                await _ack(consumer, messages)
+            left, silent_s = None if left is None else left - len(messages), time.monotonic()
+
+
+def _may_pass(error: Exception) -> bool:
+    return error.may_pass if isinstance(error, RouteError) else not isinstance(error, TlsError)
+
+
+async def _ack(consumer: SimpleConsumer, messages: list[PoppedMessage]) -> None:
+    """Acknowledge messages. Those whose time is over are printed again by some member: that is no error here."""
+    try:
+        await consumer.ack(messages)
+    except ReceiptExpiredError as error:
+        say(f"{error}; give --invisible a longer time", err=True)
+
+
 async def _tell_if_missing(access: Access, topic: str) -> None:
     """Print a hint if the topic does not exist: a mistyped name looks like a topic without messages.
 
@@ -86,6 +159,19 @@ async def _tell_if_missing(access: Access, topic: str) -> None:
     async with open_admin(access.namesrv, access.settings) as admin:
         if await admin.route(topic) is None:
             say(f"topic {topic} does not exist yet; waiting for its first message", err=True)
+
+
+def _invisible_ms(pop: bool, invisible: timedelta | None, no_ack: bool, start: ConsumeFrom) -> int:
+    """The time in ms. Raises click.UsageError for options that do not fit together."""
+    for option, is_given in (("--invisible", invisible is not None), ("--no-ack", no_ack)):
+        if is_given and not pop:
+            raise click.UsageError(f"{option} belongs to --pop")
+    if pop and start is ConsumeFrom.TIMESTAMP:
+        raise click.BadParameter("a group that pops begins at first or last, not at a time", param_hint="--from")
+    chosen = INVISIBLE if invisible is None else invisible
+    if not timedelta() < chosen <= INVISIBLE_MAX:
+        raise click.BadParameter("it is not between 1ms and 30d", param_hint="--invisible")
+    return chosen // timedelta(milliseconds=1)
 
 
 def _begin(text: str) -> tuple[ConsumeFrom, int]:
@@ -120,4 +206,6 @@ def _fields(message: MessageExt) -> dict[str, Any]:
         "storeMs": message.store_timestamp_ms,
         "reconsumeTimes": message.reconsume_times,
     }
+    if isinstance(message, PoppedMessage):
+        fields["invisibleUntilMs"] = message.invisible_until_ms
     return fields | body_fields(message.body)
