@@ -83,6 +83,14 @@ def test_a_worker_ends_well(ringmq_server: Server, topic: str) -> None:
     assert sorted(handled, key=int) == [str(n) for n in range(100)]  # each of them once
 
 
+def test_a_pool_of_workers(server: Server, topic: str) -> None:
+    said = run("worker_pool.py", "--namesrv", server.namesrv, "--topic", topic, "--count", "200").splitlines()
+    assert said[0] == "sent 200 jobs to 4 queues"
+    workers, _, rest = said[1].partition(" ")
+    assert rest == "workers did 200 jobs, 20 of them at the second try"
+    assert int(workers) > 4  # more than queues
+
+
 def test_an_example_that_needs_a_stock_broker_says_so(ringmq_server: Server, topic: str) -> None:
     command = [
         sys.executable,
