@@ -178,7 +178,8 @@ class SimpleConsumer:
         """
         self._check_open()
         done = [messages] if isinstance(messages, PoppedMessage) else list(messages)
-        check_kinds(PoppedMessage, **{f"message {number}": message for number, message in enumerate(done)})
+        for message in done:
+            check_kinds(PoppedMessage, message=message)
         if done:
             await self._member.settling.ack(done)
         self._note_consumed(done, None)

@@ -20,6 +20,7 @@ import socket
 import struct
 import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 from ringmq.remoting import properties as names
@@ -39,6 +40,7 @@ MIN_RECORD_BYTES = 91
 _V4 = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
+_V6_HOSTS = int(MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6)  # a plain number: flags are slow
 
 
 class BadMessage(RemotingError):
@@ -167,7 +169,7 @@ def _decode(view: memoryview, kind: type[M]) -> M:
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise BadMessage(f"magic {magic:08X} is no message's", field="magic")
     (sys_flag,) = _INT32.unpack_from(view, 36)
-    if sys_flag & (MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6):
+    if sys_flag & _V6_HOSTS:
         fields, at = _unpack_v6(view, sys_flag)
     else:
         fields, at = _V4.unpack_from(view), _V4.size
@@ -213,6 +215,7 @@ def _take(view: memoryview, at: int, length: int, name: str) -> tuple[bytes, int
     return bytes(view[at : at + length]), at + length
 
 
+@lru_cache(1024)
 def _host(packed: bytes) -> str:
     if len(packed) == 4:
         return socket.inet_ntoa(packed)

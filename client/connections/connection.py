@@ -31,6 +31,7 @@ FLUSH_BYTES = 1 << 18
 UNHEARD_HINT = " before it answered anything (does it want TLS, or a client certificate?)"
 
 ResponseFuture = Future[RemotingCommand]
+LateAnswer = Callable[[RemotingCommand], object]
 
 
 class Transport(Protocol):
@@ -75,6 +76,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: Transport | None = None
         self._decoder = FrameDecoder()
         self._waiting: dict[int, ResponseFuture] = {}
+        self._late: dict[int, LateAnswer] = {}
         self._deadlines: dict[int, deque[tuple[float, int]]] = {}
         self._sweep_timer: Timer | None = None
         self._sweep_due = 0.0
@@ -119,6 +121,11 @@ class BrokerConnection(asyncio.Protocol):
             self._schedule_sweep(now)
         self.write(frame)
         return future
+
+    def when_late(self, opaque: int, on_late: LateAnswer) -> None:
+        """Call `on_late` with the answer to a request whose waiter was cancelled, if it comes in time."""
+        if opaque in self._waiting:
+            self._late[opaque] = on_late
 
     def write(self, frame: bytes) -> None:
         """Send a frame without an answer (one-way requests, answers to the server)."""
@@ -178,8 +185,11 @@ class BrokerConnection(asyncio.Protocol):
         for command in commands:
             if command.flag & 1:
                 future = waiting.pop(command.opaque, None)
-                if future is not None and not future.done():
-                    future.set_result(command)
+                if future is not None:
+                    if not future.done():
+                        future.set_result(command)
+                    elif (on_late := self._late.pop(command.opaque, None)) is not None:
+                        on_late(command)
             else:
                 self._serve(command)
         if self._draining:
@@ -253,6 +263,7 @@ class BrokerConnection(asyncio.Protocol):
                     if deadline > now:
                         break
                     future = self._waiting.pop(opaque)
+                    self._late.pop(opaque, None)
                     if not future.done():
                         future.set_exception(RequestTimeoutError(self.address, timeout_ms))
                 deadlines.popleft()
@@ -282,6 +293,7 @@ class BrokerConnection(asyncio.Protocol):
             self._sweep_timer = None
         waiting, self._waiting = self._waiting, {}
         self._deadlines.clear()
+        self._late.clear()
         for future in waiting.values():
             if not future.done():
                 future.set_exception(ConnectError(self.address, reason, sent=True))

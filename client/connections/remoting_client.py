@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ringmq.client.connections.connection import BrokerConnection, open_connection
+from ringmq.client.connections.connection import BrokerConnection, LateAnswer, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.namespaces import WireNames
 from ringmq.client.retry import backoff_ms
@@ -58,17 +58,6 @@ def note_seen(task: Task[Any]) -> None:
 def has_failed(task: Future[Any]) -> bool:
     """True if a finished task or future was cancelled or has an error, which then counts as seen."""
     return task.cancelled() or task.exception() is not None
-
-
-async def _answer_or_late(
-    answer: Future[RemotingCommand], on_late: Callable[[RemotingCommand], object]
-) -> RemotingCommand:
-    """Return the answer. If the caller is cancelled before, the answer goes to `on_late`."""
-    try:
-        return await shield(answer)
-    except CancelledError:
-        answer.add_done_callback(lambda late: None if has_failed(late) else on_late(late.result()))
-        raise
 
 
 def _end(future: Future[None]) -> None:
@@ -175,7 +164,7 @@ class RemotingClient:
         request: RemotingCommand,
         timeout_ms: int = 3000,
         *,
-        on_late: Callable[[RemotingCommand], object] | None = None,
+        on_late: LateAnswer | None = None,
     ) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
 
@@ -248,7 +237,7 @@ class RemotingClient:
         address: str,
         request: RemotingCommand,
         timeout_ms: int,
-        on_late: Callable[[RemotingCommand], object] | None,
+        on_late: LateAnswer | None,
     ) -> RemotingCommand:
         connection = await self.connection(address)
         if connection.writing_paused:
@@ -256,7 +245,15 @@ class RemotingClient:
         topic = request.ext_fields.get("topic", "")  # before it goes out under the name of its namespace
         frame = self.encode(address, request)
         waiting = connection.request(request.opaque, frame, timeout_ms)
-        answer = await (waiting if on_late is None else _answer_or_late(waiting, on_late))
+        try:
+            answer = await waiting
+        except CancelledError:
+            if on_late is not None:
+                if waiting.cancelled():
+                    connection.when_late(request.opaque, on_late)
+                elif waiting.done() and not has_failed(waiting):  # it had come just before
+                    on_late(waiting.result())
+            raise
         if self.settings.metrics is not None and request.code in _COUNTED:
             self.settings.metrics.count_pull(topic, answer.code, len(answer.body))
         if self._names is not None:

@@ -22,6 +22,7 @@ from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
 
 M = TypeVar("M", bound=MessageExt)
+_COMPRESSED = int(MessageSysFlag.COMPRESSED)  # a plain number: flags are slow
 
 log = logging.getLogger("ringmq.client")
 OFFSET_MAX = 0x00FFFFFFFFFFFFFF
@@ -120,7 +121,7 @@ def unpacked_front(messages: list[M], bytes_max: int) -> list[M]:
 
     The last message may exceed it. Without a compressed body all are returned: they are in memory as they are.
     """
-    if not any(message.sys_flag & MessageSysFlag.COMPRESSED for message in messages):
+    if not any(message.sys_flag & _COMPRESSED for message in messages):
         return messages
     front: list[M] = []
     size = 0

@@ -24,7 +24,7 @@ class Masters:
         self._client = client
         self._routes = routes
         self._topics = tuple(topics)
-        self._seen: list[TopicRoute | None] = []
+        self._seen: list[TopicRoute | None] = [None] * len(self._topics)
         self._targets: tuple[PopTarget, ...] = ()
         self._turn = 0
         self._silent: dict[str, float] = {}  # address -> until when
@@ -74,10 +74,12 @@ class Masters:
         return self._failed
 
     def _known(self) -> tuple[PopTarget, ...]:
-        routes = [self._routes.known(topic) for topic in self._topics]
-        if len(routes) != len(self._seen) or any(a is not b for a, b in zip(routes, self._seen, strict=True)):
-            self._seen = routes
-            self._targets = tuple(target for route in routes if route is not None for target in targets_of(route))
+        for topic, seen in zip(self._topics, self._seen, strict=True):
+            if self._routes.known(topic) is not seen:
+                self._seen = [self._routes.known(topic) for topic in self._topics]
+                routes = [route for route in self._seen if route is not None]
+                self._targets = tuple(target for route in routes for target in targets_of(route))
+                break
         return self._targets
 
     def _reachable(self, targets: tuple[PopTarget, ...]) -> tuple[PopTarget, ...]:
