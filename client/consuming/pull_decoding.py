@@ -25,6 +25,9 @@ M = TypeVar("M", bound=MessageExt)
 _COMPRESSED = int(MessageSysFlag.COMPRESSED)  # a plain number: flags are slow
 
 log = logging.getLogger("ringmq.client")
+# plain numbers: each message meets them, and operations on members of an IntFlag take ten times as long
+_COMPRESSED = int(MessageSysFlag.COMPRESSED)
+_INNER_BATCH = int(MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP)
 OFFSET_MAX = 0x00FFFFFFFFFFFFFF
 """An offset beyond all queues (RMQ_QUEUE_OFFSET_MAX)."""
 INNER_BATCH_MESSAGES_MAX = 32_767
@@ -102,7 +105,7 @@ def unpacked(message: M) -> M:
     A body that cannot be decompressed, or is larger than 64 MiB then, is logged and passed on as it is stored, with the
     bits of compression in `sys_flag`.
     """
-    if not message.sys_flag & MessageSysFlag.COMPRESSED:
+    if not message.sys_flag & _COMPRESSED:
         return message
     try:
         body = decompress_body(message.body, message.sys_flag)
@@ -160,8 +163,7 @@ def _came_back(message: MessageExt) -> bool:
 
 def _unwrap(stored: MessageExt) -> Sequence[MessageExt]:
     """Return the messages of an inner batch (BatchCQ topics), or the message itself."""
-    both = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
-    if stored.sys_flag & both != both:
+    if stored.sys_flag & _INNER_BATCH != _INNER_BATCH:
         return (stored,)
     try:
         elements = decode_batch(decompress_body(stored.body, stored.sys_flag), INNER_BATCH_MESSAGES_MAX)
@@ -178,7 +180,7 @@ def _unwrap(stored: MessageExt) -> Sequence[MessageExt]:
             flag=element.flag,
             properties=decode_properties(element.properties.decode("utf-8", "replace")),
             queue_offset=base_offset + index,
-            sys_flag=without_compression(stored.sys_flag) & ~both,
+            sys_flag=without_compression(stored.sys_flag) & ~_INNER_BATCH,
         )
         for index, element in enumerate(elements)
     ]
