@@ -71,6 +71,10 @@ async def test_there_is_room_for_the_handlers_that_ask() -> None:
     assert inbox.room(0.0) == 2
     await until(lambda: waits[0].done(), "one handler is awake")
     assert inbox.room(0.0) == 1  # two ask, and one message waits for the one that is awake
+    inbox.reserve(1)
+    assert inbox.room(0.0) == 0  # a pop that is under way brings one
+    inbox.reserve(-1)
+    assert inbox.room(0.0) == 1
     await end(waits)
     assert inbox.room(0.0) == 0
 
@@ -120,7 +124,10 @@ async def test_a_pop_waits_for_room() -> None:
     await grows(lambda: handlers.append(asyncio.create_task(inbox.wait())))
     inbox.put([delivery(0, 0), delivery(0, 1)])
     await grows(inbox.claim)
-    await grows(lambda: inbox.take_all() or inbox.close())
+    await grows(inbox.take_all)
+    inbox.reserve(2)
+    await grows(lambda: inbox.reserve(-2))
+    await grows(inbox.close)
     await end(handlers)
 
 
