@@ -16,21 +16,10 @@ from numpy.typing import NDArray
 from ringmq.ipc.segment import open_segment, plane_name
 from ringmq.native import ffi, lib
 from ringmq.spark_bridge.slices import QueueKey
+from ringmq.spark_bridge.struct_types import struct_type
 
-
-def _table(struct: str, fields: dict[str, str]) -> np.dtype[Any]:
-    return np.dtype(
-        {
-            "names": list(fields),
-            "formats": list(fields.values()),
-            "offsets": [ffi.offsetof(struct, name) for name in fields],
-            "itemsize": ffi.sizeof(struct),
-        }
-    )
-
-
-_TOPIC = _table("struct rmq_topic", {"config": "<u8", "name_length": "<u2", "name": "V256"})
-_QUEUE = _table("struct rmq_queue", {"topic_id": "<u4", "queue_id": "<u4", "max_offset": "<i8"})
+_TOPIC = struct_type("struct rmq_topic", {"config": "<u8", "name_length": "<u2", "name": "V256"})
+_QUEUE = struct_type("struct rmq_queue", {"topic_id": "<u4", "queue_id": "<u4", "max_offset": "<i8"})
 
 
 class LiveQueues:

@@ -72,6 +72,7 @@ class Fields:
     stored_ms: int = STORED_MS
     born_host: str = "127.0.0.1"
     store_host: str = "10.1.2.3"
+    reconsume_times: int = 0
     messages: int = 1
     """Queue offsets that it takes."""
 
@@ -84,7 +85,7 @@ def record_bytes(fields: Fields, queue_offset: int, position: int) -> bytes:
     rest = (
         struct.pack(">q", fields.born_ms) + born + struct.pack(">i", 1111)
         + struct.pack(">q", fields.stored_ms) + store + struct.pack(">i", 10911)
-        + struct.pack(">iqi", 0, 0, len(fields.body)) + fields.body
+        + struct.pack(">iqi", fields.reconsume_times, 0, len(fields.body)) + fields.body
         + length + topic + struct.pack(">H", len(fields.properties)) + fields.properties
     )  # fmt: skip
     head = struct.pack(
