@@ -387,9 +387,7 @@ def sdk_row(mode: str) -> Run:
         topic = context.topic(f"sdk_{mode}")
         loader = context.loader(target.port)
         loader.run("create", topic=topic)
-        words = [sys.executable, "-m", "ringmq.loadtest.bench.sdk", "--namesrv", target.namesrv, "--topic", topic]
-        words += ["--mode", mode, "--seconds", str(context.seconds)]
-        report = run_json(words, timeout_s=60 + 4 * context.seconds)
+        report = _sdk_report(context, target, topic, mode)
         back = loader.run("verify", topic=topic)
         same = back["read"] == report["all_messages"] and back["read_crc_sum"] == report["crc_sum"]
         values = {"messages_per_s": float(report["messages_per_s"])}
@@ -397,6 +395,27 @@ def sdk_row(mode: str) -> Run:
         return Measurement(values, ok=bool(back["ok"]) and same, note=note, raw=report)
 
     return run
+
+
+def sdk_pop_row(mode: str) -> Run:
+    """Return a run of the SDK's consumer by POP in one process, over a topic of 1 KiB messages."""
+
+    def run(context: Context, target: Target) -> Measurement:
+        topic = context.topic(f"sdk_{mode.replace('-', '_')}")
+        if not_filled := _filled(context, target, topic):
+            return not_filled
+        report = _sdk_report(context, target, topic, mode)
+        values = {name: float(report[name]) for name in (RATE, "to_round_trips") if name in report}
+        twice = report["duplicates"]
+        return Measurement(values, ok=not twice, note=f"{twice} messages came twice" if twice else "", raw=report)
+
+    return run
+
+
+def _sdk_report(context: Context, target: Target, topic: str, mode: str) -> Report:
+    words = [sys.executable, "-m", "ringmq.loadtest.bench.sdk", "--namesrv", target.namesrv, "--topic", topic]
+    words += ["--mode", mode, "--seconds", str(context.seconds)]
+    return run_json(words, timeout_s=60 + 4 * context.seconds)
 
 
 def ceiling_measurement(report: Mapping[str, Any]) -> Measurement:

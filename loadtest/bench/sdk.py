@@ -6,7 +6,7 @@ import json
 import time
 import zlib
 
-from ringmq.client import ConsumeFrom, Consumer, Message, Producer, blocking
+from ringmq.client import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer, blocking
 
 BATCH = 20
 BATCHES_IN_FLIGHT = 16
@@ -127,17 +127,72 @@ async def measure_consume(namesrv: str, topic: str, messages: int, seconds: floa
     return {"messages": count, "messages_per_s": rate, "all_messages": count, "bytes": size}
 
 
+async def measure_pops(namesrv: str, topic: str, tasks: int, count: int, seconds: float) -> dict[str, float]:
+    """Receive `count` messages at a time by POP and acknowledge them together, in `tasks` tasks with one consumer.
+
+    The topic has enough messages. Time runs from the first acknowledgement on. `duplicates` are messages that came
+    twice.
+    """
+    seen: set[tuple[str, int, int]] = set()
+    done = duplicates = 0
+    begin, deadline = 0.0, float("inf")
+    group = f"sdk_pops_{topic}_{time.time_ns()}"
+    async with SimpleConsumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
+
+        async def work() -> None:
+            nonlocal done, duplicates, begin, deadline
+            while time.monotonic() < deadline and (messages := await consumer.receive(count, wait_ms=1000)):
+                await consumer.ack(messages)
+                if not begin:
+                    begin = time.monotonic()
+                    deadline = begin + seconds
+                else:
+                    done += len(messages)
+                known = len(seen)
+                seen.update((message.broker_name, message.queue_id, message.queue_offset) for message in messages)
+                duplicates += len(messages) - (len(seen) - known)
+
+        await asyncio.gather(*(work() for _ in range(tasks)))
+        elapsed = time.monotonic() - begin
+    return {"messages": done, "messages_per_s": done / elapsed, "duplicates": duplicates}
+
+
+async def measure_pop_one(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
+    """One message after the other by POP: a round trip for it, and one for its acknowledgement.
+
+    `to_round_trips` is the ratio to sends, one after the other, of the same time.
+    """
+    report = await measure_pops(namesrv, topic, 1, 1, seconds)
+    source, end = Counted(topic), time.monotonic() + seconds
+    async with Producer(namesrv, "sdk_bench") as producer:
+        await producer.send(source.message())
+        begin = time.monotonic()
+        while time.monotonic() < end:
+            await producer.send(source.message())
+        rate = (source.count - 1) / (time.monotonic() - begin)
+    return report | {"to_round_trips": report["messages_per_s"] / rate}
+
+
+POPS = {"pop-batch": (1, 32), "pop-tasks": (64, 1)}
+"""Mode -> tasks of one consumer, messages of a pop."""
+POP_ONE = "pop-one"
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--mode", choices=[*sorted(MODES), "one", "consume"], default="batch")
+    parser.add_argument("--mode", choices=[*sorted(MODES), "one", "consume", *POPS, POP_ONE], default="batch")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--messages", type=int, default=0, help="how many there are to consume")
     options = parser.parse_args()
     if options.mode == "one":
         report = measure_one(options.namesrv, options.topic, options.seconds)
+    elif options.mode in POPS:
+        report = asyncio.run(measure_pops(options.namesrv, options.topic, *POPS[options.mode], options.seconds))
+    elif options.mode == POP_ONE:
+        report = asyncio.run(measure_pop_one(options.namesrv, options.topic, options.seconds))
     elif options.mode == "consume":
         report = asyncio.run(measure_consume(options.namesrv, options.topic, options.messages, options.seconds))
     else:
