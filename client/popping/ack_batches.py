@@ -11,7 +11,6 @@ from ringmq.client.runtimes.waiting import Signal
 
 log = logging.getLogger("ringmq.client")
 
-LINGER_S = 0.005
 BATCH_MAX = 64
 """So many messages of a broker wait for no others."""
 AGAIN_PAUSE_S = 1.0

@@ -159,6 +159,8 @@ class Settling:
             told = ChangeInvisibleTimeResponseHeader.decode(answer.ext_fields)
         except RemotingError as error:
             raise BrokerError(address, answer.code, f"answer to a change of the invisible time: {error}") from error
+        if not told.pop_time:  # so answer brokers for a message that has left its ordered batch
+            raise ReceiptExpiredError([message])
         changed = receipt._replace(
             start_offset=receipt.offset,
             pop_time_ms=told.pop_time,
