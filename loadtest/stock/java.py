@@ -38,15 +38,16 @@ def cache_dir() -> Path:
 
 def stock_classpath() -> str:
     """Return the class path of stock 5.3.3, resolved through Maven once, then read from the cache."""
-    return _classpath(POM, "stock")
+    return pom_classpath(POM, "stock")
 
 
 def client_classpath(version: str) -> str:
     """Return the class path of the released Java client `version`, for example "4.9.8", cached as stock's is."""
-    return _classpath(CLIENT_POM, f"client-{version}", f"-Drocketmq.version={version}")
+    return pom_classpath(CLIENT_POM, f"client-{version}", f"-Drocketmq.version={version}")
 
 
-def _classpath(pom: Path, name: str, *options: str) -> str:
+def pom_classpath(pom: Path, name: str, *options: str) -> str:
+    """Return the class path of the dependencies in `pom`, cached under `name`. `options` are words for Maven."""
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     cached = cache_dir() / f"{name}-{digest}.classpath"
     with (cache_dir() / "stock.lock").open("w") as lock:
@@ -81,19 +82,19 @@ def java_command(
     heap_mb: int = 256,
     jvm: Sequence[str] = (),
     classpath: Sequence[str | Path] = (),
-    client_version: str | None = None,
+    libraries: str | None = None,
 ) -> list[str]:
     """Return the command line that runs class `main` with stock RocketMQ on the class path.
 
     `home` becomes user.home and receives every log, so nothing is written outside of it. The process sends the binary
-    header. `classpath` entries come first. `client_version` names a released client in place of stock 5.3.3.
+    header. `classpath` entries come first. `libraries` is a class path in place of stock 5.3.3, such as that of a
+    released client.
     """
     java = shutil.which("java")
     if java is None:
         raise StockError("`java` is not on PATH; stock RocketMQ needs a Java runtime (17 is tested)")
     home.mkdir(parents=True, exist_ok=True)
-    rocketmq = client_classpath(client_version) if client_version else stock_classpath()
-    entries = [*map(str, classpath), rocketmq]
+    entries = [*map(str, classpath), libraries or stock_classpath()]
     return [
         java,
         f"-Xms{heap_mb}m",

@@ -103,10 +103,7 @@ def start_namesrv(
     }
     config = _write_properties(home / "namesrv.conf", settings)
     command = java_command(NAMESRV_MAIN, "-c", str(config), home=home, heap_mb=heap_mb, jvm=jvm)
-    server = _start(command, port, home, cpus)
-    with _killed_on_error(server):
-        _wait_ready(server, timeout_s)
-    return server
+    return start_java_server(command, port, home, cpus=cpus, timeout_s=timeout_s)
 
 
 def start_broker(
@@ -151,11 +148,29 @@ def start_broker(
     config = _write_properties(home / "broker.conf", settings)
     direct = ("-XX:MaxDirectMemorySize=1g",)
     command = java_command(BROKER_MAIN, "-c", str(config), home=home, heap_mb=heap_mb, jvm=(*direct, *jvm))
+    server = start_java_server(command, port, home, cpus=cpus, timeout_s=timeout_s)
+    if namesrv is not None:
+        with _killed_on_error(server):
+            _wait_registered(server, namesrv, str(settings["brokerName"]), timeout_s)
+    return server
+
+
+def start_java_server(
+    command: list[str],
+    port: int,
+    home: Path,
+    *,
+    ready_line: str = READY_LINE,
+    cpus: Sequence[int] | None = None,
+    timeout_s: float = READY_TIMEOUT_S,
+) -> StockServer:
+    """Start `command`, which serves on 127.0.0.1:`port`, and wait until its output has `ready_line`.
+
+    Raises StockError if it ends before, or is not ready after `timeout_s`. It is killed then.
+    """
     server = _start(command, port, home, cpus)
     with _killed_on_error(server):
-        _wait_ready(server, timeout_s)
-        if namesrv is not None:
-            _wait_registered(server, namesrv, str(settings["brokerName"]), timeout_s)
+        _wait_ready(server, ready_line, timeout_s)
     return server
 
 
@@ -202,9 +217,9 @@ def _killed_on_error(server: StockServer) -> Iterator[None]:
         raise
 
 
-def _wait_ready(server: StockServer, timeout_s: float) -> None:
+def _wait_ready(server: StockServer, ready_line: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while READY_LINE not in server.output.read_text(errors="replace"):
+    while ready_line not in server.output.read_text(errors="replace"):
         if not server.alive():
             raise StockError(f"stock server ended with status {server.process.returncode}\n{server.tail()}")
         if time.monotonic() > deadline:

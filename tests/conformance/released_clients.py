@@ -24,9 +24,10 @@ def go_tool() -> str | None:
 
 def java_client(home: Path) -> list[str]:
     """The command of java/ReleasedClient.java, compiled once."""
-    classes = compile_java([HERE / "java" / "ReleasedClient.java"], "released", client_classpath(JAVA_VERSION))
+    libraries = client_classpath(JAVA_VERSION)
+    classes = compile_java([HERE / "java" / "ReleasedClient.java"], "released", libraries)
     jvm = ("-Drocketmq.client.rebalance.waitInterval=500",)
-    return java_command("ReleasedClient", home=home, jvm=jvm, classpath=[classes], client_version=JAVA_VERSION)
+    return java_command("ReleasedClient", home=home, jvm=jvm, classpath=[classes], libraries=libraries)
 
 
 def go_client(home: Path) -> list[str]:
