@@ -14,7 +14,8 @@ from ringmq.loadtest.measuring.documents import Document
 from ringmq.loadtest.measuring.measurement import PEER, RINGMQ
 from ringmq.loadtest.measuring.rounds import Session
 from ringmq.loadtest.measuring.tables import sides_table
-from ringmq.loadtest.sdk.rows import CONSUME, PEER_REQUIREMENT, ROWS, Clients, peer_python
+from ringmq.loadtest.sdk.environments import python_with
+from ringmq.loadtest.sdk.rows import CONSUME, PEER_REQUIREMENT, ROWS, Clients
 
 QUICK = {"rounds": 1, "seconds": 0.5, "consumed_max": 20_000}
 
@@ -29,7 +30,7 @@ def _needed_bytes(options: Options) -> int:
 
 @contextmanager
 def _opened(options: Options) -> Iterator[Session]:
-    folder, python = options.folder.resolve(), peer_python()
+    folder, python = options.folder.resolve(), python_with(PEER_REQUIREMENT)
     store = folder / "store"
     shutil.rmtree(store, ignore_errors=True)
     try:

@@ -1,10 +1,6 @@
 """The rows of the SDK bench: a mode of both clients each, and how it is measured."""
 
-import fcntl
-import shutil
-import subprocess
 import sys
-import venv
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
@@ -12,10 +8,9 @@ from pathlib import Path
 
 from ringmq.loadtest.bench.sdk import BATCH
 from ringmq.loadtest.load.running import RunningBroker
-from ringmq.loadtest.load.tools import Loader, Report, ToolError, run_json
+from ringmq.loadtest.load.tools import Loader, Report, run_json
 from ringmq.loadtest.measuring.measurement import PEER, RATE, RINGMQ, Measurement, goals
 from ringmq.loadtest.measuring.rounds import Row, Turn, rotated
-from ringmq.loadtest.stock.java import cache_dir
 
 PEER_REQUIREMENT = "rocketmq==0.4.4"
 PROGRAM = Path(__file__).with_name("rocketmq_client_bench.py")
@@ -94,20 +89,3 @@ class Clients:
     def _topic(self, row: Row) -> str:
         self.topics += 1
         return f"sdk_{row.name}_{self.topics}"
-
-
-def peer_python() -> Path:
-    """Return the Python of an environment with the peer's package, made once into the cache. Raises `ToolError`."""
-    folder = cache_dir() / PEER_REQUIREMENT.replace("==", "-")
-    python, ready = folder / "bin" / "python", folder / ".ready"
-    with (cache_dir() / "peer.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ready.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            venv.create(folder, with_pip=True)
-            command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", PEER_REQUIREMENT]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            if done.returncode != 0:
-                raise ToolError(f"{PEER_REQUIREMENT} could not be installed into {folder}:\n{done.stderr[-1000:]}")
-            ready.touch()
-    return python

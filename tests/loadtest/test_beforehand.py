@@ -72,7 +72,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
             monkeypatch.setattr(module, name, begun)
 
 
-WORK = ("context_of", "build_tools", "peer_python", "Workbench", "RunningBroker", "run_siege", "fuzz_drivers")
+WORK = ("context_of", "build_tools", "python_with", "Workbench", "RunningBroker", "run_siege", "fuzz_drivers")
 
 
 @pytest.mark.parametrize(("module", "run", "name"), COMMANDS, ids=lambda value: getattr(value, "__name__", ""))

@@ -10,7 +10,8 @@ from ringmq.loadtest.measuring.command import document
 from ringmq.loadtest.measuring.measurement import PEER, RATE, RINGMQ, Measurement, failed
 from ringmq.loadtest.measuring.rounds import Session
 from ringmq.loadtest.sdk import main as sdk_compare
-from ringmq.loadtest.sdk.rows import ROWS, peer_python
+from ringmq.loadtest.sdk.environments import python_with
+from ringmq.loadtest.sdk.rows import PEER_REQUIREMENT, ROWS
 
 
 def test_rows_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +48,7 @@ def test_the_table_judges_by_the_ratio(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_both_clients_run(tmp_path: Path) -> None:
     try:
-        peer_python()
+        python_with(PEER_REQUIREMENT)
     except ToolError as error:
         pytest.skip(f"the other client cannot be had: {error}")
     assert sdk_compare.main(["--quick", "--folder", str(tmp_path)]) == 0
