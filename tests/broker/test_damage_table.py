@@ -49,6 +49,7 @@ from tests.store.advice_kit import GIVEN_UP, Refused, command_in, follow, given_
 from tests.store.conftest import _crashed_stores  # noqa: F401
 from tests.store.damage_kit import KINDS, leave_bounds, messages, messages_after, one_bit, unreadable
 from tests.store.golden_stores import crashed_config
+from tests.suite.samples import Sampled
 
 SETTINGS = {
     "mappedFileSizeCommitLog": "262144", "mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "100",
@@ -56,6 +57,7 @@ SETTINGS = {
 }  # fmt: skip
 SIZES = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 NOBODY = 65534
+KINDS_OF_A_SAMPLE = 5
 HANG_S = 60
 
 KEPT, SAID, REFUSED, CUT = "=", "s", "r", "c"
@@ -296,10 +298,11 @@ TABLE = {
 
 
 @pytest.mark.parametrize("row", TABLE)
-def test_each_damage_has_its_outcome(sound: Path, row: str) -> None:
+def test_each_damage_has_its_outcome(sound: Path, row: str, sampled: Sampled) -> None:
     before = messages(crashed_config(sound))
-    outcomes, said = "", []
-    for damage in KINDS:
+    columns = sampled(list(zip(KINDS, TABLE[row].split(), strict=True)), KINDS_OF_A_SAMPLE)
+    outcomes, said = [], []
+    for damage, _ in columns:
         folder = Path(tempfile.mkdtemp())
         try:
             folder.chmod(0o755)
@@ -313,9 +316,9 @@ def test_each_damage_has_its_outcome(sound: Path, row: str) -> None:
                 result, text = outcome(root, path, before, row.startswith("commitlog"))
         finally:
             shutil.rmtree(folder)
-        outcomes += result
+        outcomes.append(result)
         said.append(f"{damage.__name__}: {result} {text}")
-    assert " ".join(outcomes) == TABLE[row], "\n".join(said)
+    assert outcomes == [wanted for _, wanted in columns], "\n".join(said)
 
 
 def _unlink(paths: list[Path]) -> None:
