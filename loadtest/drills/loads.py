@@ -8,12 +8,13 @@ from ringmq.loadtest.drills.order_load import OrderLoad
 from ringmq.loadtest.drills.plain_loads import ReadLoad, SendLoad
 from ringmq.loadtest.drills.poll_load import PollLoad
 from ringmq.loadtest.drills.pop_load import PopLoad
+from ringmq.loadtest.drills.reset_load import ResetLoad
 from ringmq.loadtest.drills.retry_load import RetryLoad
 from ringmq.loadtest.drills.timers import TimerLoad
 from ringmq.loadtest.drills.transaction_load import TransactionLoad
 from ringmq.loadtest.load.pops import serves_pop
 
-POP_LOADS: tuple[type[Load], ...] = (PopLoad, PollLoad, LongPollLoad, OrderLoad) if serves_pop() else ()
+POP_LOADS: tuple[type[Load], ...] = (PopLoad, PollLoad, LongPollLoad, OrderLoad, ResetLoad) if serves_pop() else ()
 """None in a tree without POP."""
 LOADS: tuple[type[Load], ...] = (
     SendLoad, DelayLoad, TimerLoad, RetryLoad, TransactionLoad, *POP_LOADS, ReadLoad, FilterLoad,

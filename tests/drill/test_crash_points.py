@@ -86,7 +86,6 @@ ELSEWHERE = {
     "pop-start-returned": "needs a death at another point; tests/pop/window_crash_cases.py",
     "pop-start-revived": "needs a death at another point; tests/pop/window_crash_cases.py",
     "pop-start-window": "needs a damaged window; tests/pop/window_crash_cases.py",
-    "pop-window-ended": "needs a reset; tests/pop/window_crash_cases.py",
     "pop-window-marked": "needs a window without copies; tests/pop/window_crash_cases.py",
     "reader-poll-asked-again": "needs a poll at the death of its answerer; tests/native/held_crash_cases.py",
     "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",

@@ -28,7 +28,7 @@ def test_the_report_has_the_numbers_of_all_loads() -> None:
     report = DrillReport(7, faults=3, counts=counts, seconds=1.25, violations=[Violation("loss", "1 is not there")])
     pops = (
         "0 popped, 0 pops acknowledged, 0 polled, 0 polls, 0 in vain, 0 cut off, 0 refused, 0 ms late at most, "
-        "0 sent to long polls, 0 witnessed, 0 orderly batches, 0 of repeated attempts, "
+        "0 sent to long polls, 0 witnessed, 0 orderly batches, 0 of repeated attempts, 0 resets, 0 begun anew, "
         if POP_LOADS
         else ""
     )
