@@ -1,4 +1,4 @@
-"""Counts of earlier deliveries of messages in topics of retries, from their records in the log.
+"""The number of times that messages in topics of retries were given before, from their records in the log.
 
 A record of such a topic is a copy, and its field reconsumeTimes counts the deliveries before it. Units and records are
 read by numpy, many at a time.
