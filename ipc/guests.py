@@ -124,6 +124,10 @@ class Guest(NamedTuple):
     inspect: str = ""
     """Function (MessageStore, topic or None for all, most rows) -> `Table` or None: what the guest keeps in the store.
     It changes nothing, and a broker may run. Raises OSError."""
+    open_messages: str = ""
+    """Function (store root) -> context with the open messages of consumer groups in the guest's files, None if there
+    are no files: a `ringmq.pop.open_memory.OpenMemory`. A broker may run. Raises ValueError, OSError and
+    MemoryError."""
     on_log_cut: str = ""
     """Function (store root, log offset) that a start calls before it cuts the log there. The guest's files forget what
     is true of the log behind it alone. Raises OSError."""

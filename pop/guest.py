@@ -24,6 +24,7 @@ GUEST = Guest(
     ),
     damage="ringmq.pop.pop_damage:find_pop_damage",
     inspect="ringmq.pop.window_table:windows_of",
+    open_messages="ringmq.pop.open_memory:open_memory",
     on_log_cut="ringmq.pop.log_cut:forget_behind",
     on_slave_start="ringmq.pop.log_cut:forget_as_slave",
     holds="ringmq.pop.image_file:has_image",

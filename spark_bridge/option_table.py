@@ -121,6 +121,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("columns", "the default columns", "column names separated by ,", "columns to read, separated by ,"),
     Option("verifyCrc", "false", _SWITCH, "checks each body's CRC; a wrong one fails the read"),
+    Option(
+        "openMessages",
+        "-",
+        "names of consumer groups separated by ,",
+        "in place of messages, those that these groups have popped and not acknowledged",
+        Reads.BATCH,
+    ),
     Option("includeSystemTopics", "false", _SWITCH, "adds the system's own topics, %RETRY% and %DLQ%"),
     Option(
         "transport",

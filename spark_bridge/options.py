@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ from ringmq.spark_bridge.option_table import (
     Reads,
     is_of_kafka_client,
 )
-from ringmq.spark_bridge.schema import COLUMNS
+from ringmq.spark_bridge.schema import COLUMNS, OPEN_COLUMNS
 
 __all__ = ["OptionError", "ReadOptions", "TopicChoice", "parse_columns", "parse_options"]
 
@@ -81,6 +81,8 @@ class ReadOptions:
     group_id_prefix: str = OPTION["groupIdPrefix"].default
     columns: tuple[str, ...] = ()
     verify_crc: bool = False
+    open_messages: tuple[str, ...] = ()
+    """Groups whose open messages are the rows."""
     include_system_topics: bool = False
     transport: Transport = "auto"
     max_offsets_per_trigger: int | None = None
@@ -95,12 +97,16 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None = False)
     Raises `OptionError`. Logs options of streams that a batch read ignores. Options of Kafka's client are ignored.
     """
     given = _Given(options, streaming)
+    if groups := given.words("openMessages"):
+        given.allow("openMessages", "store", "columns")
+        columns = parse_columns(given.words("columns"), OPEN_COLUMNS.keys())
+        return ReadOptions(store=given.store(), open_messages=groups, columns=columns)
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
     if len(chosen) > 1:
         raise OptionError(
             f"options {' and '.join(chosen)} exclude each other; give one of them, or none for all topics"
         )
-    store, bootstrap = given.text("store"), given.text("bootstrap")
+    store, bootstrap = given.store(), given.text("bootstrap")
     if store is None and bootstrap is None:
         raise OptionError(
             f"neither option store ({OPTION['store'].form}) nor option bootstrap ({OPTION['bootstrap'].form}) is given"
@@ -112,7 +118,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None = False)
     if given.text("commitGroup") is not None and bootstrap is None:
         raise OptionError(f"option commitGroup needs option bootstrap: {OPTION['bootstrap'].form}")
     return ReadOptions(
-        store=None if store is None else Path(store.removeprefix("file:")).absolute(),
+        store=store,
         bootstrap=None if bootstrap is None else given.addresses("bootstrap"),
         topics=given.topics(),
         starting=(given.limit("starting", starts) if streaming is not None else None)
@@ -135,11 +141,11 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None = False)
     )
 
 
-def parse_columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check column names. Raises `OptionError`."""
+def parse_columns(names: tuple[str, ...], known: Collection[str] = COLUMNS.keys()) -> tuple[str, ...]:
+    """Check names of columns. Raises `OptionError`."""
     for name in names:
-        if name not in COLUMNS:
-            raise OptionError(f"column {name!r} is not one of {', '.join(COLUMNS)}")
+        if name not in known:
+            raise OptionError(f"column {name!r} is not one of {', '.join(known)}")
     if len(set(names)) != len(names):
         raise OptionError(f"a column is named twice in {', '.join(names)}")
     return names
@@ -205,6 +211,19 @@ class _Given:
         if not words:
             raise OPTION[name].refusal(text)
         return words
+
+    def store(self) -> Path | None:
+        text = self.text("store")
+        return None if text is None else Path(text.removeprefix("file:")).absolute()
+
+    def allow(self, chosen: str, *names: str) -> None:
+        """Refuse options that mean nothing beside a chosen one, and a read without the first of those it needs."""
+        others = self._texts.keys() - {name.lower() for name in (chosen, *names)}
+        if others:
+            first = BY_LOWER_NAME[min(others)].name
+            raise OptionError(f"option {first} means nothing beside {chosen}; accepted are {', '.join(names)}")
+        if self.text(names[0]) is None:
+            raise OptionError(f"option {chosen} needs option {names[0]}: {OPTION[names[0]].form}")
 
     def columns(self) -> tuple[str, ...]:
         return parse_columns(self.words("columns"))

@@ -17,7 +17,7 @@ from ringmq.spark_bridge.log_ranges import Extent, log_extent, log_slices
 from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.pushed_filters import NO_FILTERS, PushedFilters
-from ringmq.spark_bridge.schema import default_columns
+from ringmq.spark_bridge.schema import COLUMNS, OPEN_COLUMNS, Columns, default_columns
 from ringmq.spark_bridge.slices import EVERY_TIME, BrokerLocation, QueueSpan, Slice, TimeRange
 
 log = logging.getLogger("ringmq.spark_bridge")
@@ -33,11 +33,18 @@ CLOCK_STEP_MS = 10_000  # a host's clock may be set back by so much without a fi
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns of a batch read or a stream with these options. Raises `OptionError`, `ReadError`."""
     given = parse_options(options, streaming=None)
+    if given.open_messages:
+        return given.columns or tuple(OPEN_COLUMNS)
     if given.columns:
         is_short = given.include_headers and "headers" not in given.columns
         return (*given.columns, "headers") if is_short else given.columns
     several = given.store is None and len(open_catalog(given).brokers()) > 1
     return default_columns(headers=given.include_headers, broker=several)
+
+
+def table_of(options: Mapping[str, str]) -> Columns:
+    """Return the table that has the columns of a read with these options. Raises `OptionError`."""
+    return OPEN_COLUMNS if parse_options(options, streaming=None).open_messages else COLUMNS
 
 
 def plan_batch(catalog: Catalog, options: ReadOptions, filters: PushedFilters = NO_FILTERS) -> list[Slice]:

@@ -1,4 +1,6 @@
-"""The one table of columns, in order: name -> Spark type and Arrow type, with the names of Spark's Kafka source.
+"""The tables of columns, in order: name -> Spark type and Arrow type.
+
+COLUMNS has those of messages, with the names of Spark's Kafka source:
 
 * `key` is the KEYS property (all keys, separated by a blank), `value` the decompressed body.
 * `partition` is the queue id, `offset` the queue offset.
@@ -9,16 +11,21 @@
 * `msg_id` is UNIQ_KEY, or the offset id of a message without one.
 * `sys_flag` is as stored. A message of an inner batch has the batch's.
 * `commit_log_offset` is the begin of the record. The messages of an inner batch share it.
+
+OPEN_COLUMNS has those of open messages of POP. `topic`, `partition` and `offset` are those of the message's row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 _TIME = pa.timestamp("us", tz="UTC")
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
-COLUMNS: dict[str, tuple[str, pa.DataType]] = {
+Columns = Mapping[str, tuple[str, pa.DataType]]
+"""A table: name -> Spark type and Arrow type."""
+
+COLUMNS: Columns = {
     "key": ("binary", pa.binary()),
     "value": ("binary", pa.binary()),
     "topic": ("string", pa.string()),
@@ -35,6 +42,17 @@ COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "commit_log_offset": ("bigint", pa.int64()),
     "properties": ("map<string, string>", pa.map_(pa.string(), pa.string())),
 }
+OPEN_COLUMNS: Columns = {
+    "group": ("string", pa.string()),
+    "topic": COLUMNS["topic"],
+    "partition": COLUMNS["partition"],
+    "offset": COLUMNS["offset"],
+    "popped_at": ("timestamp", _TIME),
+    "invisible_until": ("timestamp", _TIME),
+    "age_ms": ("bigint", pa.int64()),
+    "attempts": ("int", pa.int32()),
+    "client": ("string", pa.string()),
+}
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 LOG_APPEND_TIME = 1
 
@@ -44,11 +62,11 @@ def default_columns(*, headers: bool = False, broker: bool = False) -> tuple[str
     return KAFKA_COLUMNS + ("headers",) * headers + ("broker",) * broker
 
 
-def spark_schema(columns: Sequence[str]) -> str:
-    """Return the columns as Spark DDL."""
-    return ", ".join(f"`{name}` {COLUMNS[name][0]}" for name in columns)
+def spark_schema(columns: Sequence[str], table: Columns = COLUMNS) -> str:
+    """Return the columns of a table as Spark DDL."""
+    return ", ".join(f"`{name}` {table[name][0]}" for name in columns)
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+def arrow_schema(columns: Sequence[str], table: Columns = COLUMNS) -> pa.Schema:
     """Return the columns as an Arrow schema. Spark checks the first batch of a task against it."""
-    return pa.schema([(name, COLUMNS[name][1]) for name in columns])
+    return pa.schema([(name, table[name][1]) for name in columns])

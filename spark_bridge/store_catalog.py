@@ -144,7 +144,7 @@ class StoreCatalog:
 
     def _place(self) -> BrokerLocation:
         check_folder(self._root)
-        return BrokerLocation(read_broker_name(self._root), None, _store_place(self._root))
+        return BrokerLocation(read_broker_name(self._root), None, store_place(self._root))
 
     def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Backlog]:
         """Return the readable end, and the records in front of it that no queue has."""
@@ -210,7 +210,8 @@ class StoreCatalog:
         return self._options.topics.wants(topic) and (self._options.include_system_topics or is_user_topic(topic))
 
 
-def _store_place(root: Path) -> StoreLocation:
+def store_place(root: Path) -> StoreLocation:
+    """Return the store as this host sees it. Raises OSError."""
     status = (root / layout.COMMIT_LOG).stat()
     return StoreLocation(str(root), markers.BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
 

@@ -39,19 +39,26 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType | str:
         """Return the columns that the options select."""
-        from ringmq.spark_bridge.plan import columns_of
+        from ringmq.spark_bridge.plan import columns_of, table_of
         from ringmq.spark_bridge.schema import arrow_schema, spark_schema
 
-        columns = columns_of(self.options)
+        columns, table = columns_of(self.options), table_of(self.options)
         if self._is_of_table:
-            return schema_with_options(arrow_schema(columns), self.options)
-        return spark_schema(columns)
+            return schema_with_options(arrow_schema(columns, table), self.options)
+        return spark_schema(columns, table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch read of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
         from pyspark_ringmq.batch import batch_reader
 
-        return batch_reader(self._options(schema), schema)
+        from ringmq.spark_bridge.options import parse_options
+
+        options = parse_options(self._options(schema))
+        if not options.open_messages:
+            return batch_reader(options, schema)
+        from pyspark_ringmq.open_messages import open_reader
+
+        return open_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a stream of the columns in `schema`."""

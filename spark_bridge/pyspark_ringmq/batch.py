@@ -5,7 +5,7 @@ with `pushFilters`. So only Spark's worker for push-down gets such a reader.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark_ringmq.worker_process import freeze_imports, task_batches
 
 from ringmq.spark_bridge import pushed_filters
 from ringmq.spark_bridge.open_catalog import open_catalog
-from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
+from ringmq.spark_bridge.options import ReadOptions, parse_columns
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.pushed_filters import PushedFilter, PushedFilters
 from ringmq.spark_bridge.read_settings import ReadSettings
@@ -114,7 +114,7 @@ def _is_pushdown_worker() -> bool:
     return PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == PUSHDOWN_WORKER)
 
 
-def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+def batch_reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     """Return the reader of one batch read. Raises `OptionError`."""
     reader = FilteringReader if _is_pushdown_worker() else Reader
-    return reader(parse_options(options), parse_columns(tuple(schema.fieldNames())))
+    return reader(options, parse_columns(tuple(schema.fieldNames())))

@@ -39,7 +39,7 @@ def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]
     Raises `OptionError` for options that no source accepts.
     """
     options = parse_options(given)
-    if not _can_read_files(options) or not _is_there(spark):
+    if options.open_messages or not _can_read_files(options) or not _is_there(spark):
         return None
     names = {"path": "store"} | {name.lower(): option.name for name, option in BY_LOWER_NAME.items()}
     served = {names[name.lower()]: text for name, text in given.items() if names.get(name.lower()) in _SERVED}

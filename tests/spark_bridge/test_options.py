@@ -53,6 +53,7 @@ EFFECTS: list[tuple[str, str, str, Any]] = [  # option, value, field of ReadOpti
     ("groupIdPrefix", "reports", "group_id_prefix", "reports"),
     ("columns", "offset, topic", "columns", ("offset", "topic")),
     ("verifyCrc", "true", "verify_crc", True),
+    ("openMessages", "billing, audit", "open_messages", ("billing", "audit")),
     ("includeSystemTopics", "true", "include_system_topics", True),
     ("transport", "shm", "transport", "shm"),
     ("maxOffsetsPerTrigger", "5", "max_offsets_per_trigger", 5),
@@ -123,6 +124,9 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"columns": "offset,body"}, "'body' is not one of"),
     ({"columns": "offset,offset"}, "twice"),
     ({"store": "/a", "path": "/b"}, "store is given twice"),
+    ({"openMessages": " , "}, "openMessages.*consumer groups"),
+    ({"openMessages": "g", "subscribe": "Orders"}, "subscribe means nothing beside openMessages.*store, columns"),
+    ({"openMessages": "g", "columns": "value"}, "'value' is not one of group, topic"),
 ]
 
 
@@ -137,6 +141,7 @@ def test_a_batch_read_refuses(options: dict[str, str], message: str) -> None:
     [
         ({"endingOffsets": "latest"}, "endingOffsets.*no end"),
         ({"endingTimestamp": "5"}, "endingTimestamp.*no end"),
+        ({"openMessages": "g"}, "openMessages is for batch reads"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay.*ms, s, m, h or d"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
         ({"commitGroup": "a b"}, "commitGroup"),
@@ -151,6 +156,8 @@ def test_a_stream_refuses(options: dict[str, str], message: str) -> None:
 def test_one_of_store_and_bootstrap_is_needed() -> None:
     with pytest.raises(OptionError, match=r"store.*bootstrap"):
         parse_options({})
+    with pytest.raises(OptionError, match=r"openMessages needs option store"):
+        parse_options({"openMessages": "g"})
 
 
 def test_a_stream_may_begin_at_either_end() -> None:
