@@ -20,7 +20,8 @@ run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer gr
 	@cat .ci/next
 
 SUITE = $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS)
-SPARK_CLASSES = export JDK_JAVA_OPTIONS="$$JDK_JAVA_OPTIONS $$(.ci/spark-classes options)" &&
+CLASSES = export JDK_JAVA_OPTIONS="$$JDK_JAVA_OPTIONS $$(.ci/spark-classes options)" \
+	RINGMQ_STOCK_CLASSES="$(CURDIR)/.venv/stock.jsa" &&
 
 # Virtual machines of tests live for seconds: the second compiler costs them more than it brings.
 test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
@@ -29,14 +30,14 @@ test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 test: ## linters, C warnings as errors, all tests (against the installed package); STRICT=1 SEED=7 PYTEST_ARGS="-k pull"
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "lint and C warnings" $(MAKE) --no-print-directory --jobs=2 --output-sync=target lint warnings
-	@$(SPARK_CLASSES) .ci/stage "tests" $(SUITE) -- $(PYTEST_ARGS)
+	@$(CLASSES) .ci/stage "tests" $(SUITE) -- $(PYTEST_ARGS)
 	@$(if $(strip $(PYTEST_ARGS)),,.ci/stage "tests on epoll" $(SUITE) --engine epoll --part)
 
 .PHONY: test-epoll
 test-epoll: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 test-epoll: ## all tests on epoll instead of io_uring; STRICT=1 SEED=7 PYTEST_ARGS="-k pull"
 	@.ci/stage "set up" .ci/bootstrap test
-	@$(SPARK_CLASSES) .ci/stage "tests on epoll" $(SUITE) --engine epoll -- $(PYTEST_ARGS)
+	@$(CLASSES) .ci/stage "tests on epoll" $(SUITE) --engine epoll -- $(PYTEST_ARGS)
 
 # Python is no program of the sanitizers, so their library is preloaded. A test that preloads another one is left out.
 SANITIZED = env ASAN_OPTIONS=detect_leaks=0:handle_segv=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
