@@ -72,8 +72,10 @@ def test_offsets_that_pulls_have_put_are_looked_up_in_steps(
         return found
 
     harness.make_topic("Wide", queues=3000)
-    slots = [harness.broker.tables.slot("Wide", queue_id) for queue_id in range(3000)]
+    found = [harness.broker.tables.slot("Wide", queue_id) for queue_id in range(3000)]
+    slots = [slot for slot in found if slot is not None]
     group_id = harness.plane.group_find("G")
+    assert group_id is not None and len(slots) == 3000
     harness.plane.offset_table.update({(group_id, slot): 7 for slot in slots})
     monkeypatch.setattr(harness.plane, "offset_keys", counted)
     persistence = SteppedPersistence(tmp_path, harness)
