@@ -119,10 +119,12 @@ def request_points() -> list[str]:
 class CrashDrill(Drill):
     """A drill whose faults are crash points, with a load that passes all of them."""
 
-    def __init__(self, store: Path, settings: dict[str, object], library: Path) -> None:
+    def __init__(self, store: Path, settings: dict[str, object], library: Path, engine: str = "") -> None:
         self._file = store.with_name("crash-point")
         self._file.write_bytes(bytes(NAME_BYTES))
         environment = {"RINGMQ_NATIVE": str(library), "RINGMQ_CRASH_FILE": str(self._file)}
+        if engine:
+            environment["RINGMQ_ENGINE"] = engine
         self.missed: list[str] = []
         super().__init__(store, 0, settings, environment)
 
@@ -263,8 +265,15 @@ def led_through(points: list[str], drill: CrashDrill) -> None:
     assert report.counts["transactions ended"] > 5
 
 
-@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_every_crash_point_is_survived(tmp_path: Path, flush: str, sampled: Sampled) -> None:
+@pytest.mark.parametrize(
+    ("flush", "engine"),
+    [
+        pytest.param("SYNC_FLUSH", "", id="SYNC_FLUSH"),
+        pytest.param("ASYNC_FLUSH", "", id="ASYNC_FLUSH"),
+        pytest.param("SYNC_FLUSH", "epoll", id="SYNC_FLUSH-epoll"),
+    ],
+)
+def test_every_crash_point_is_survived(tmp_path: Path, flush: str, engine: str, sampled: Sampled) -> None:
     """Under ASYNC_FLUSH each point of the roles that act upon the policy, and a sample of the others. On epoll each
     point of the processes that have an engine, and a sample of the others."""
     points = [name for name in all_points() if name not in ELSEWHERE]
@@ -272,10 +281,10 @@ def test_every_crash_point_is_survived(tmp_path: Path, flush: str, sampled: Samp
         acting = [name for name in points if name.startswith(POLICY_POINTS)]
         others = [name for name in points if not name.startswith((*POLICY_POINTS, "flush-"))]
         points = acting + sampled(others, OTHERS_OF_A_SAMPLE)  # nothing waits for the completer then
-    if os.environ.get("RINGMQ_ENGINE") == "epoll":
+    if "epoll" in (engine, os.environ.get("RINGMQ_ENGINE")):
         others = sampled([name for name in points if not name.startswith(ENGINE_POINTS)], OTHERS_OF_A_SAMPLE)
         points = [name for name in points if name.startswith(ENGINE_POINTS) or name in others]
-    led_through(points, CrashDrill(tmp_path / "store", {"flushDiskType": flush}, crash_build()))
+    led_through(points, CrashDrill(tmp_path / "store", {"flushDiskType": flush}, crash_build(), engine))
 
 
 def test_sends_that_wait_for_a_slave_survive_write_and_completer(tmp_path: Path) -> None:
