@@ -100,13 +100,18 @@ class ResetLoad:
 
     async def _reset(self, client: RemotingClient, queue_id: int, offset: int) -> bool:
         """Ask once. True if the answer was 0."""
+        address = self._course.address()
+        try:
+            await client.connection(address)
+        except (RingmqError, OSError):
+            return False  # no request has left
         number = self._checker.asks_reset(queue_id, offset)
         header = ResetOffsetRequestHeader(
             topic=RESET_TOPIC, group=RESET_GROUP, timestamp=0, is_force=True, queue_id=queue_id, offset=offset
         )
         request = RemotingCommand.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.encode())
         try:
-            code = (await client.invoke(self._course.address(), request, timeout_ms=2 * TIMEOUT_MS)).code
+            code = (await client.invoke(address, request, timeout_ms=2 * TIMEOUT_MS)).code
         except (RingmqError, OSError):
             code = UNSURE
         if code == ResponseCode.SUCCESS:

@@ -141,8 +141,8 @@ class ResetChecker:
 
     @property
     def has_all(self) -> bool:
-        """True if nothing has to be given any more."""
-        return self.settled_count == len(self._sent)
+        """True if nothing has to be given any more, and no reset is under way that could change it."""
+        return all(reset.over < NEVER for reset in self._resets) and self.settled_count == len(self._sent)
 
     @property
     def settled_count(self) -> int:

@@ -22,7 +22,9 @@ from ringmq.remoting.message import MessageExt
 
 MESSAGES = 2000
 BEGIN_NS = 1_700_000_000_000_000_000
-COPY_MS = 300
+INVISIBLE_MS = 100
+"""A reset goes back to messages whose copies are on their way."""
+COPY_MS = 100
 """From the end of an invisible time until a pop may find the copy."""
 
 
@@ -55,7 +57,7 @@ class QueueInMemory:
     def __init__(self, fault: str, clock: Clock) -> None:
         self.fault, self.clock = fault, clock
         self.bodies: list[bytes] = []
-        self.next = self.resets = self.gives = 0
+        self.next = self.connects = self.resets = self.gives = 0
         self.open: dict[int, Receipt] = {}
         """Receipts of messages that consumers have, by their numbers."""
         self.copies: list[tuple[int, int]] = []
@@ -99,6 +101,11 @@ class QueueInMemory:
         self.open.pop(receipt.start_offset, None)
         return True
 
+    async def connection(self, address: str) -> None:
+        self.connects += 1
+        if self.connects % 9 == 4:
+            raise RingmqError("planted")
+
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         await asyncio.sleep(0.001)  # span: the pace of a broker
         self.resets += 1
@@ -115,10 +122,11 @@ class QueueInMemory:
         return RemotingCommand.response_to(request, 0)
 
     def _reset(self, offset: int) -> None:
-        """End what the queue has given, if the group goes back. Copies stay."""
+        """End what the queue has given, if the group goes back. Copies stay, and pops find them at once."""
         if self.fault == "not begun anew" and offset < self.next:
             return
         if offset < self.next:
+            self.copies = [(at, self.now_ms()) for at, _ in self.copies]
             self.open = {number: receipt for number, receipt in self.open.items() if receipt.flag == "1"}
         self.next = max(offset - 1, 0) if self.fault == "given below" else offset
 
@@ -127,6 +135,7 @@ def run(monkeypatch: pytest.MonkeyPatch, fault: str = "") -> tuple[QueueInMemory
     clock = Clock()
     queue = QueueInMemory(fault, clock)
     monkeypatch.setattr(reset_load, "Popper", queue.popper)
+    monkeypatch.setattr(reset_load, "INVISIBLE_MS", INVISIBLE_MS)
     monkeypatch.setattr(pop_load, "time", clock)
     load = ResetLoad(Course("", str, lambda: len(queue.bodies) < MESSAGES, timeout_s=10))
 
