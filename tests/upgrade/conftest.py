@@ -11,6 +11,9 @@ from tests.upgrade.version_kit import Member
 OLD_COMMIT = "8f70242a"
 TIMERS_COMMIT = "9e744b3c"
 """The last version without seals in TimerLog. OLD_COMMIT serves no timer messages."""
+BEFORE_POP_COMMIT = "a0acbd2e"
+FIRST_POP_COMMIT = "845eca5a"
+"""The last version of POP without records of open messages in the log."""
 ROOT = Path(__file__).parents[2]
 BUILD_TIMEOUT_S = 900
 MEMBER_SETTINGS = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
@@ -38,6 +41,18 @@ def old_python(request: pytest.FixtureRequest) -> str:
 def timers_python() -> str:
     """The interpreter of an environment with the older version of timer messages."""
     return _built(TIMERS_COMMIT)
+
+
+@pytest.fixture(scope="session")
+def before_pop_python() -> str:
+    """The interpreter of an environment with the last version without POP."""
+    return _built(BEFORE_POP_COMMIT)
+
+
+@pytest.fixture(scope="session")
+def first_pop_python() -> str:
+    """The interpreter of an environment with an older version of POP."""
+    return _built(FIRST_POP_COMMIT)
 
 
 def _built(commit: str) -> str:
