@@ -18,6 +18,8 @@ from ringmq.remoting.message_queue import MessageQueue
 
 AHEAD_S = 0.1
 AHEAD_MAX = 64
+SLOTS_MAX = 64
+"""After so many tenths of a second without an end nothing is left of the mean."""
 BYTES_MAX = 16 << 20
 """Bodies that wait here. While there are more, no further pop begins."""
 
@@ -50,25 +52,30 @@ class PopDelivery:
 
 
 class HandledRate:
-    """Counts ends of handlers, by tenths of a second."""
+    """The ends of handlers in a tenth of a second: a mean in which each tenth counts half as much as the next one.
+
+    A single tenth would tell members with equal handlers apart: by chance one has an end in it, and another has none.
+    """
 
     def __init__(self) -> None:
-        self._slot = self._count = self._before = 0
+        self._slot = self._count = 0
+        self._mean = 0.0
 
     def note(self, now: float) -> None:
         """Count one."""
         self._move_to(now)
         self._count += 1
 
-    def in_last_slot(self, now: float) -> int:
-        """Return the number in the last whole tenth of a second."""
+    def mean(self, now: float) -> int:
+        """Return the mean of the whole tenths before now, rounded down."""
         self._move_to(now)
-        return self._before
+        return int(self._mean)
 
     def _move_to(self, now: float) -> None:
         slot = int(now / AHEAD_S)
         if slot != self._slot:
-            self._before = self._count if slot == self._slot + 1 else 0
+            passed = min(max(slot - self._slot, 1), SLOTS_MAX)
+            self._mean = (self._mean + self._count) / 2**passed
             self._slot, self._count = slot, 0
 
 
@@ -202,7 +209,7 @@ class PopInbox:
         """Return the number of messages that the next pop may ask for, at most. 0: wait for room."""
         if self.closed or self.bytes_held >= BYTES_MAX:
             return 0
-        ahead = min(self._rate.in_last_slot(now), AHEAD_MAX)
+        ahead = min(self._rate.mean(now), AHEAD_MAX)
         if self._ordered:
             # messages behind the first one of a queue give no handler work
             is_needed = self._askers > len(self._turns) or (ahead > 0 and not self._turns)
