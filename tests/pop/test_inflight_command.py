@@ -19,7 +19,8 @@ from ringmq.pop.cli import inflight
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.pop_bodies import ClientShare, OpenPop, PopInflight, QueueShare
 from tests.commands import run_ringmq
-from tests.pop.pop_client import PopClient
+from tests.pop.pop_client import PopClient, Taken
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,13 @@ def test_open_messages_are_shown_with_the_ids_of_their_clients(broker: RunningBr
         for number in range(12):
             assert client.raw.send("T", b"%d" % number).code == 0
         client.join("worker-7")
-        taken = [client.pop(1, invisible_ms=600_000)[0] for _ in range(12)]
+        taken: list[Taken] = []
+
+        def has_all() -> bool:  # a message is in its queue a while after its send
+            taken.extend(client.pop(1, invisible_ms=600_000))
+            return len(taken) == 12
+
+        wait_until(has_all, "all messages are popped", state=lambda: [one.offset for one in taken])
         assert client.ack(taken[0]).code == 0
         host, port = client.raw.socket.getsockname()
         entry = shown(broker, "G", "--rows", "3")
