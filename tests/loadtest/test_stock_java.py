@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.stock import java
-from ringmq.loadtest.stock.java import CLASS_ARCHIVE, java_command
+from ringmq.loadtest.stock.java import java_command
+
+CLASS_ARCHIVE = "RINGMQ_STOCK_CLASSES"
 
 
 @pytest.fixture(autouse=True)
