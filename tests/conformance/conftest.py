@@ -41,6 +41,8 @@ SHORT_TIMES = {
     "transactionTimeOut": 2000,
     "transactionCheckInterval": 1000,
     "transactionOpBatchInterval": 100,
+    "enablePopMessageThreshold": True,
+    "popInflightMessageThreshold": 20,
 }
 
 
@@ -165,6 +167,7 @@ def seen(case: Case, running_cases: RunningCases) -> Any:
 
 @pytest.fixture(scope="session")
 def one_second_levels(kind: str, shared_servers: ServerPool) -> servers.Server:
-    """A server whose delay levels are a second each, that checks halves after two, and serves SQL92."""
+    """A server whose delay levels are a second each, that checks halves after two, serves SQL92, and gives nothing of a
+    queue with more than 20 open messages."""
     settings = {**servers.SMALL_FILES, **SHORT_TIMES}
     return shared_servers.own(kind, "one-second-levels", settings=settings)

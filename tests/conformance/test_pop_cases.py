@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cases import case, judged
+from tests.conformance.cases import ONE_SECOND_LEVELS, case, judged
 from tests.conformance.pop_cases import LONG, LOOK_S, due, of_body
 
 pytestmark = pytest.mark.usefixtures("pops")
@@ -160,6 +160,16 @@ def test_pops_beyond_a_limit_are_refused(kind: str, seen: Seen) -> None:
         "the rest": "FOUND 6",
         "no more": "POLLING_NOT_FOUND 0",
     }
+
+
+@judged(
+    case("popThreshold", "PopThreshold", server=ONE_SECOND_LEVELS, count=100, most=8, acks=[3, 1, 8], waitSeconds=60)
+)
+def test_a_queue_with_more_open_messages_than_the_threshold_gives_none(kind: str, seen: Seen) -> None:
+    print(f"{kind}: {seen}")
+    assert (seen["first"], seen["then"]) == (8, [8, 8]), "a pop passes the threshold of 20, the next finds nothing"
+    assert (seen["after 3"], seen["after 1"]) == ([], [8]), "21 are open, then 20"
+    assert (seen["after 8"], seen["open"]) == ([8], 28)
 
 
 @judged(

@@ -33,6 +33,7 @@ final class PopCaseScenarios {
         StockClient.register("popForwarded", PopCaseScenarios::forwarded);
         StockClient.register("popResets", PopCaseScenarios::resets);
         StockClient.register("popRefusals", PopCaseScenarios::refusals);
+        StockClient.register("popThreshold", PopCaseScenarios::threshold);
         StockClient.register("popChain", PopCaseScenarios::chain);
         StockClient.register("popConditions", PopCaseScenarios::conditions);
         StockClient.register("popWaits", PopCaseScenarios::waits);
@@ -274,6 +275,42 @@ final class PopCaseScenarios {
         seen.put("32 more", outcome(member, 0, 32, ExpressionType.TAG, "TagA || TagB"));
         seen.put("the rest", outcome(member, all, 32, null, null));
         seen.put("no more", outcome(member, all, 32, ExpressionType.TAG, "*"));
+        return seen;
+    }
+
+    /** Pops until one finds nothing, and adds what they found to `open`. Returns their sizes. */
+    private static List<Integer> popOpen(PopMember member, JSONObject args, List<MessageExt> open) throws Exception {
+        List<Integer> sizes = new ArrayList<>();
+        List<MessageExt> found = member.pop(0, args.getIntValue("most"), 60_000, 0, "*");
+        while (!found.isEmpty()) {
+            open.addAll(found);
+            sizes.add(found.size());
+            found = member.pop(0, args.getIntValue("most"), 60_000, 0, "*");
+        }
+        return sizes;
+    }
+
+    /** The member leaves messages open until pops find none, acknowledges the first ones of them, and pops again. */
+    private static Object threshold(Clients clients, JSONObject args) throws Exception {
+        String topic = args.getString("topic");
+        int count = args.getIntValue("count");
+        TopicOps.create(clients, topic, 1);
+        PopWork.send(clients, topic, count, "TagA");
+        PopWork.awaitShown(clients, topic, count, args);
+        PopMember member = member(clients, args);
+        List<MessageExt> open = new ArrayList<>();
+        Map<String, Object> seen = new LinkedHashMap<>();
+        long until = PopWork.after(args.getDoubleValue("waitSeconds"));
+        open.addAll(member.await(args.getIntValue("most"), 60_000, "*", until));
+        seen.put("first", open.size());
+        seen.put("then", popOpen(member, args, open));
+        for (Object acks : args.getJSONArray("acks")) {
+            for (int i = 0; i < (int) acks; i++) {
+                member.ack(PopMember.receipt(open.remove(0)));
+            }
+            seen.put("after " + acks, popOpen(member, args, open));
+        }
+        seen.put("open", open.size());
         return seen;
     }
 
