@@ -56,6 +56,7 @@ public final class StockClient {
         PopRestartScenarios.register();
         PopWaitScenarios.register();
         PopShiftScenarios.register();
+        PopLoadScenarios.register();
         PopNotificationScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
