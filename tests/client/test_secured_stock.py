@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from ringmq.client import (
     Message,
     Producer,
     SendError,
+    SimpleConsumer,
     TlsError,
     TlsSettings,
     blocking,
@@ -117,6 +119,22 @@ async def test_signed_requests_are_served(secured: Secured, topic: str, transpor
             bodies += [m.body for m in await consumer.poll()]
         await consumer.commit()
     assert sorted(set(bodies), key=len)[-2:] == [b"in a batch", bytes(100_000)]
+
+
+async def test_pops_are_signed(secured: Secured, topic: str) -> None:
+    async with Producer(secured.namesrv, retry=LONG_BUDGET, settings=secured.settings) as producer:
+        await producer.send_batch([Message(topic, b"%d" % i) for i in range(4)])
+    first: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST}
+    async with SimpleConsumer(topic, secured.namesrv, f"g_{topic}", settings=secured.settings, **first) as consumer:
+        one, other, *rest = await consumer.receive(wait_ms=30_000)
+        await consumer.ack(one)
+        await consumer.ack(rest)
+        await consumer.change_invisible(other, 60_000)
+        await consumer.ack(other)
+    wrong = replace(secured.settings, credentials=Credentials("admin", "wrong-secret"))
+    async with SimpleConsumer(topic, secured.namesrv, f"g_{topic}", settings=wrong, **first) as consumer:
+        with pytest.raises(BrokerError, match="secret key is not that of the access key"):
+            await consumer.receive(wait_ms=60_000)
 
 
 def test_the_blocking_client_signs_and_encrypts_too(secured: Secured, topic: str) -> None:
