@@ -75,6 +75,12 @@ test-upgrade: ## a store and a pair under load from the version before to this o
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "upgrade" $(BIN)/python -m pytest -v -m upgrade tests/upgrade $(PYTEST_ARGS)
 
+.PHONY: test-proxy
+test-proxy: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
+test-proxy: ## the published 5.x clients through RocketMQ's proxy, before RocketMQ and RingMQ: equal counts; PYTEST_ARGS="-k java"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "proxy" $(BIN)/python -m pytest -v -m proxy tests/proxy $(PYTEST_ARGS)
+
 .PHONY: bench
 bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG
 	@.ci/stage "set up" .ci/bootstrap test

@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         old.unlink(missing_ok=True)
     suite = Suite(build, options.seed, options.strict, [*options.pytest_args, *(PART if options.part else ())])
     suite.runs.append(suite.run("timed tests", "-m", "timed", "-n", "1"))
-    others = ("-m", "not timed and not upgrade", "-n", options.workers, "--durations=25")
+    others = ("-m", "not timed and not upgrade and not proxy", "-n", options.workers, "--durations=25")
     suite.runs.append(suite.run("tests", *others))
     verdict = compare(suite.runs, suite.again())
     ran = verdict.passed or verdict.failed or verdict.skipped
