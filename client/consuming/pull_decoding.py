@@ -22,7 +22,6 @@ from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
 
 M = TypeVar("M", bound=MessageExt)
-_COMPRESSED = int(MessageSysFlag.COMPRESSED)  # a plain number: flags are slow
 
 log = logging.getLogger("ringmq.client")
 # plain numbers: each message meets them, and operations on members of an IntFlag take ten times as long

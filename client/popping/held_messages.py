@@ -117,19 +117,24 @@ class HeldMessages:
                 "group %s: message %s comes again when its time is over, not in %d ms: %s",
                 self._group, delivery.message.msg_id, delay_ms, error,
             )  # fmt: skip
+        except Exception:  # a hook's fault, or ours, must not end the worker of the handler
+            log.exception(
+                "group %s: message %s comes again when its time is over", self._group, delivery.message.msg_id
+            )
         return True
 
     async def reject(self, delivery: PopDelivery) -> bool:
         """Store the message among the dead letters. False if it has ended otherwise.
 
-        Raises `RingmqError` if the broker does not answer or refuses: the message is held as before then.
+        Raises `RingmqError` if the broker does not answer or refuses, or the error of a hook: the message is held as
+        before then.
         """
         if not self._settle(delivery):
             return False
         await self._renewed(delivery)
         try:
             await self._settling.reject(delivery.message)
-        except RingmqError:
+        except Exception:
             self._hold_again(delivery)
             raise
         return True

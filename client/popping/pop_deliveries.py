@@ -87,4 +87,7 @@ class PopDeliveries:
         except RingmqError as error:
             log.warning("group %s: dead letter %s is not stored: %s", self.group, delivery.message.msg_id, error)
             return False
+        except Exception:  # a hook's fault, or ours, must end neither this worker nor the message's turn
+            log.exception("group %s: dead letter %s is not stored", self.group, delivery.message.msg_id)
+            return False
         return True

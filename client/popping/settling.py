@@ -183,12 +183,16 @@ class Settling:
             await self._all(*(self._change(message, 0) for message in messages))
         except RingmqError as error:
             log.info("group %s: %d messages come again at their time: %s", self._group, len(messages), error)
+        except Exception:  # a hook's fault, or ours: nobody waits for this task
+            log.exception("group %s: %d messages come again at their time", self._group, len(messages))
 
     async def _ack_quietly(self, messages: Sequence[PoppedMessage]) -> None:
         try:
             await self.ack(messages)
         except RingmqError as error:
             log.info("group %s: %d messages that no filter wants come again: %s", self._group, len(messages), error)
+        except Exception:  # as in `_give_back`
+            log.exception("group %s: %d messages that no filter wants come again", self._group, len(messages))
 
     def _address(self, message: PoppedMessage) -> str | None:
         route = self._routes.known(message.topic)
