@@ -81,13 +81,15 @@ class HeldMessages:
         return self._by_message.get(id(message))
 
     def put_back(self, delivery: PopDelivery) -> None:
-        """Let a claimed message wait for a handler again. A closing consumer gives it back."""
+        """Let a claimed message wait for a handler again, unless it has ended. A closing consumer gives it back."""
         if self.inbox.closed:
             self.give_back([delivery])
         elif self.find(delivery.message) is not None:
             if not self._ordered:
                 delivery.lease.release()
             self.inbox.put_back(delivery)
+        else:
+            self.inbox.free(delivery)  # or an ordered queue would wait for its end for ever
 
     # ---- ends ----
 
