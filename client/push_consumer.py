@@ -104,7 +104,7 @@ class PushConsumer:
         self._receiving: list[Task[None]] = []
         self._watching: Task[None] | None = None
         self._runner: HandlerRunner[PopDelivery] | None = None
-        self._handed_over: PopDelivery | None = None  # to a loop: acknowledged when it asks for the next one
+        self._handed_over: list[PopDelivery] = []  # to loops: acknowledged when one of them asks for the next one
         self._started = self._closed = False
         self._ended = False  # a close is over: until then acknowledgements count
 
@@ -256,14 +256,14 @@ class PushConsumer:
         return message
 
     async def next_message(self) -> PoppedMessage | None:
-        """Acknowledge the last message of this call, and return the next one. None from a closed consumer."""
+        """Acknowledge what calls have returned so far, and return the next message. None from a closed consumer."""
         if self._closed:
             await sleep(0)  # as in `run`
             return None
         self._check_started()
-        handed_over, self._handed_over = self._handed_over, None
-        if handed_over is not None:
-            self._end_of_loop_s(handed_over)
+        handed_over, self._handed_over = self._handed_over, []
+        for done in handed_over:
+            self._end_of_loop_s(done)
         held = self._held
         while (delivery := held.claim()) is None:
             if held.inbox.closed:
@@ -275,7 +275,7 @@ class PushConsumer:
         except BaseException:
             held.put_back(delivery)
             raise
-        self._handed_over = delivery
+        self._handed_over.append(delivery)
         return delivery.message
 
     def ack(self, message: PoppedMessage) -> bool:
@@ -362,7 +362,7 @@ class PushConsumer:
         """Tell a handler that its message is lost."""
         if self._runner is not None:
             create_task(self._runner.abandon(delivery, error), name="ringmq lost message")
-        elif delivery is self._handed_over:
+        elif delivery in self._handed_over:
             log.warning("group %s: %s", self.group, error)
 
     def _found(self, message: PoppedMessage) -> PopDelivery | None:
