@@ -52,7 +52,7 @@ POPS_MAX = 4
 LINGER_S = 0.005
 """An acknowledgement waits so long for others. None waits in an ordered group, whose queue waits for it."""
 REQUESTS_S = 3.0
-"""A close waits so long for the last acknowledgements, and for returns."""
+"""A close waits so long for renewals under way, then for the last acknowledgements, then for returns."""
 
 
 class PushConsumer:
@@ -316,7 +316,7 @@ class PushConsumer:
     def holds(self, message: PoppedMessage) -> bool:
         """True while the message is this member's: it has not ended, and its time is not over. Any thread may ask."""
         check_kinds(PoppedMessage, message=message)
-        return self._started_ms > 0 and self._held.find(message) is not None
+        return self._started_ms > 0 and self._held.find(message) is not None and message.seconds_left > 0
 
     # ---- inside ----
 
@@ -353,7 +353,7 @@ class PushConsumer:
 
     async def _settle_rest(self) -> None:
         """Send what is settled, and give back what is left: of loops, and of handlers that have not ended."""
-        await self._held.end_renewals()
+        await self._held.end_renewals(REQUESTS_S)
         self._held.give_back_all()
         if left := await self._held.acks.flush(REQUESTS_S):
             log.warning("group %s: %d acknowledgements are not sent: the messages come again", self.group, left)

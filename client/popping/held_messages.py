@@ -184,10 +184,9 @@ class HeldMessages:
             else:
                 self._lose(delivery, None)
 
-    async def end_renewals(self) -> None:
-        """Wait for renewals that are under way."""
-        if self._renewals:
-            await wait(list(self._renewals))
+    async def end_renewals(self, timeout_s: float) -> None:
+        """Wait for renewals that are under way, no longer than `timeout_s`."""
+        await wait(list(self._renewals), timeout_s)
 
     # ---- inside ----
 
