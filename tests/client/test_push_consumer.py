@@ -35,7 +35,9 @@ transport = transports(AwaitedPushConsumer)
 POP, ACK = RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE
 CHANGE, SEND_BACK = RequestCode.CHANGE_MESSAGE_INVISIBLETIME, RequestCode.CONSUMER_SEND_MSG_BACK
 SHORT_MS = 1000
-"""An invisible time that is renewed after two thirds of a second."""
+"""An invisible time that is soon over."""
+LONG_MS = 10_000
+"""An invisible time with nearly as much left for its renewal (`early_renewals`): a busy machine loses no message."""
 
 
 @pytest.fixture
@@ -47,6 +49,12 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 @pytest.fixture
 def pops(cluster: FakeCluster) -> FakePops:
     return FakePops(cluster)
+
+
+@pytest.fixture
+def early_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are renewed after a twentieth of their time."""
+    monkeypatch.setattr("ringmq.client.popping.lease.LEAD_PART", 20 / 19)
 
 
 class Seen(Interceptor):
@@ -93,13 +101,13 @@ def answers(code: int, answer: RemotingCommand | NoAnswer | Callable[[RemotingCo
     return rule
 
 
-def popped(pops: FakePops, count: int) -> list[PoppedMessage]:
-    """Messages of one pop, whose invisible time is short."""
+def popped(pops: FakePops, count: int, invisible_ms: int = SHORT_MS) -> list[PoppedMessage]:
+    """Messages of one pop."""
     messages = []
     for offset in range(count):
         message = PoppedMessage("T", b"x", queue_offset=offset, broker_name="a")
         message.receipt = message.receipt._replace(offset=offset, broker_name="a", start_offset=offset)
-        message.expires_at = time.monotonic() + SHORT_MS / 1000
+        message.expires_at = time.monotonic() + invisible_ms / 1000
         messages.append(message)
         pops.given["T", 0, offset] = "a", MessageExt("T", b"x", queue_offset=offset)
     return messages
@@ -192,6 +200,20 @@ async def test_a_loop_ends_with_a_close(cluster: FakeCluster, pops: FakePops) ->
         assert await waiting is None
 
 
+async def test_loops_that_wait_together_leave_no_message_open(cluster: FakeCluster, pops: FakePops) -> None:
+    async with consumer_of(cluster) as consumer:
+        waiting = [asyncio.create_task(anext(consumer, None)) for _ in range(2)]
+        await until(lambda: client_of(consumer)._held.inbox._askers == 2, "both wait")
+        for number in range(2):
+            pops.store(b"%d" % number)
+        await asyncio.gather(*waiting)
+        third = asyncio.create_task(anext(consumer, None))
+        await until(lambda: len(pops.acked) == 2, "both are acknowledged")
+        await consumer.close()
+        await third
+    assert sorted(pops.acked) == places(2)
+
+
 async def test_messages_can_be_settled_by_hand(cluster: FakeCluster, pops: FakePops) -> None:
     cluster.rules.append(answers(SEND_BACK, ok))
     seen = Seen()
@@ -272,6 +294,30 @@ async def test_a_dead_letter_that_cannot_be_stored_is_tried_again(cluster: FakeC
     assert pops.acked == []
 
 
+@pytest.mark.parametrize(("error", "faulty"), [(ValueError("no"), CHANGE), (RejectMessage(), SEND_BACK)])
+async def test_a_hook_s_fault_ends_no_worker(
+    cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture, error: Exception, faulty: int
+) -> None:
+    def hook(address: str, request: RemotingCommand) -> None:
+        if request.code == faulty:
+            raise LookupError("no credentials now")
+
+    async def handle(message: MessageExt) -> None:
+        if message.body == b"bad":
+            raise error
+
+    pops.store(b"bad")
+    settings = ConnectionSettings(before_request=(hook,))
+    async with PushConsumer("T", cluster.namesrv, "g", settings=settings) as consumer:
+        running = asyncio.create_task(consumer.run(handle, concurrency=1))
+        await until(lambda: "no credentials now" in caplog.text, "the hook has failed")
+        pops.store(b"good")
+        await until(lambda: pops.acked, "the only worker goes on")
+        await consumer.close()
+        await running
+    assert pops.acked == [("T", 0, 1)]
+
+
 async def test_a_handler_may_settle_its_message_itself(cluster: FakeCluster, pops: FakePops) -> None:
     seen = Seen()
     pops.store(b"later")
@@ -307,21 +353,23 @@ async def test_a_handler_over_its_time_has_failed(cluster: FakeCluster, pops: Fa
 # ---- time ----
 
 
+@pytest.mark.usefixtures("early_renewals")
 async def test_a_message_is_renewed_while_its_handler_runs(cluster: FakeCluster, pops: FakePops) -> None:
     pops.store(b"slow")
 
     async def handle(message: PoppedMessage) -> None:
         await until(lambda: len(pops.changed) == 2, "it is renewed")
 
-    async with consumer_of(cluster, invisible_ms=SHORT_MS) as consumer:
+    async with consumer_of(cluster, invisible_ms=LONG_MS) as consumer:
         await run_until(consumer, lambda: pops.acked, handle)
-    assert pops.changed == [(("T", 0, 0), SHORT_MS)] * 2
+    assert pops.changed == [(("T", 0, 0), LONG_MS)] * 2
     (ack,) = cluster.broker.asked(ACK)
-    renewed = f"0 {POP_TIME_MS + 5} {SHORT_MS} {REVIVE_QUEUE + 1} 0 a 0 0"
+    renewed = f"0 {POP_TIME_MS + 5} {LONG_MS} {REVIVE_QUEUE + 1} 0 a 0 0"
     assert ack.ext_fields["extraInfo"] == renewed
     assert cluster.broker.asked(CHANGE)[1].ext_fields["extraInfo"] == renewed
 
 
+@pytest.mark.usefixtures("early_renewals")
 async def test_an_end_waits_for_the_renewal_that_is_under_way(cluster: FakeCluster, pops: FakePops) -> None:
     """The old receipt would acknowledge nothing: the broker has given a new one."""
     pops.store(b"slow")
@@ -338,7 +386,7 @@ async def test_an_end_waits_for_the_renewal_that_is_under_way(cluster: FakeClust
     async def handle(message: MessageExt) -> None:
         await until(lambda: asked, "the renewal is under way")
 
-    async with consumer_of(cluster, invisible_ms=SHORT_MS) as consumer:
+    async with consumer_of(cluster, invisible_ms=LONG_MS) as consumer:
         running = asyncio.create_task(consumer.run(handle))
         await until(lambda: asked and not client_of(consumer)._runner._running, "the handler has ended")
         assert not cluster.broker.asked(ACK)
@@ -379,6 +427,23 @@ async def test_a_lost_message_s_handler_is_told_and_its_result_is_void(
     assert "slow" not in caplog.text
 
 
+@pytest.mark.usefixtures("early_renewals")
+async def test_a_message_is_not_held_beyond_its_time_while_its_renewal_has_no_answer(
+    cluster: FakeCluster, pops: FakePops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringmq.client.push_consumer.REQUESTS_S", 0.1)
+    cluster.rules.insert(0, answers(CHANGE, NoAnswer.SILENCE))
+    pops.store(b"slow")
+    settings = ConnectionSettings(request_timeout_ms=600_000)
+    consumer = PushConsumer("T", cluster.namesrv, "g", invisible_ms=3000, drain_timeout_ms=100, settings=settings)
+    async with consumer:
+        message = await anext(consumer)
+        await until(lambda: cluster.broker.asked(CHANGE), "the renewal is under way")
+        await until(lambda: not consumer.holds(message), "its time is over")
+        async with asyncio.timeout(60):  # a close does not wait for the answer either
+            await consumer.close()
+
+
 @ONLY_ASYNCIO
 @pytest.mark.parametrize("hold_max_ms", [0, 3_600_000])
 async def test_a_coroutine_is_cancelled_when_its_message_is_lost(
@@ -414,6 +479,7 @@ async def test_a_coroutine_is_cancelled_when_its_message_is_lost(
     assert all(invisible_ms for _, invisible_ms in pops.changed)  # it is not ours to give back
 
 
+@pytest.mark.usefixtures("early_renewals")
 async def test_a_renewal_without_an_answer_is_repeated(cluster: FakeCluster, pops: FakePops) -> None:
     refused: list[RemotingCommand] = []
 
@@ -429,12 +495,13 @@ async def test_a_renewal_without_an_answer_is_repeated(cluster: FakeCluster, pop
     async def handle(message: MessageExt) -> None:
         await until(lambda: pops.changed, "it is renewed")
 
-    async with consumer_of(cluster, invisible_ms=SHORT_MS) as consumer:
+    async with consumer_of(cluster, invisible_ms=LONG_MS) as consumer:
         await run_until(consumer, lambda: pops.acked, handle)
     assert refused
-    assert pops.changed == [(("T", 0, 0), SHORT_MS)]
+    assert pops.changed == [(("T", 0, 0), LONG_MS)]
 
 
+@pytest.mark.usefixtures("early_renewals")
 @ONLY_ASYNCIO
 async def test_a_message_that_waits_for_long_goes_to_other_members(cluster: FakeCluster, pops: FakePops) -> None:
     """It came while a handler asked, and the handler has another one now."""
@@ -443,11 +510,11 @@ async def test_a_message_that_waits_for_long_goes_to_other_members(cluster: Fake
     async def handle(message: MessageExt) -> None:
         await free.wait()
 
-    async with consumer_of(cluster, ["T", "U"], invisible_ms=SHORT_MS) as consumer:
+    async with consumer_of(cluster, ["T", "U"], invisible_ms=LONG_MS) as consumer:
         running = asyncio.create_task(consumer.run(handle, concurrency=1))
         await until(lambda: cluster.broker.asked(POP), "a handler asks")
         held = client_of(consumer)._held
-        messages = popped(pops, 2)
+        messages = popped(pops, 2, LONG_MS)
         held.take(messages)
         await until(lambda: (("T", 0, 1), 0) in pops.changed, "the second one is given back")
         assert held.find(messages[0]) is not None
@@ -566,6 +633,32 @@ async def test_messages_of_a_queue_are_handled_in_their_order(cluster: FakeClust
     assert sorted(failed) == [0, 0, 1, 1]
     assert sorted(pops.acked) == sorted(places(20) + places(20, 1))
     assert all(request.ext_fields["order"] == "true" for request in cluster.broker.asked(POP))
+
+
+@ONLY_ASYNCIO
+async def test_a_queue_goes_on_behind_a_message_that_a_cancelled_run_has_acknowledged(
+    cluster: FakeCluster, pops: FakePops
+) -> None:
+    consumer = consumer_of(cluster, ordered=True, drain_timeout_ms=50)
+    handled: list[bytes] = []
+
+    async def hang(message: Any) -> None:
+        assert consumer.ack(message)
+        await asyncio.Event().wait()
+
+    async def handle(message: MessageExt) -> None:
+        handled.append(message.body)
+
+    pops.store(b"first")
+    async with consumer:
+        running = asyncio.create_task(consumer.run(hang))
+        await until(lambda: pops.acked, "the first one is acknowledged")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        pops.store(b"second")
+        await run_until(consumer, lambda: len(pops.acked) == 2, handle)
+    assert handled == [b"second"]
+    assert pops.acked == places(2)
 
 
 @ONLY_ASYNCIO
