@@ -173,12 +173,19 @@ class Offsets:
         """Take over windows that were made, and forget those that have ended, at most `room`."""
         for place in self._names.take_changed(room):
             row, window = self._rows[place], self._names.at(place)
+            self._tell_end(row)
             if window is None:
                 row.window = 0
                 continue
             row.window, row.group_id, row.queue_slot = window.window_id, window.group_id, window.queue_slot
             row.told_open = row.told_next = 0
             self._native.count = max(self._native.count, place + 1)
+
+    def _tell_end(self, row: Any) -> None:
+        """Tell that nothing is open of a window that has ended, unless another one has its queue."""
+        if row.told_open and self._names.find(row.group_id, row.queue_slot) is None:
+            lib.rmq_pull_stats_set_open(self._plane.struct, self._port, row.group_id, row.queue_slot, 0, 0)
+            row.told_open = row.told_next = 0
 
     def _take_changed(self) -> None:
         """Somebody has set these offsets back: other windows begin there. Without an offset, the next pop makes one."""

@@ -122,8 +122,9 @@ class ConsumeOffset:
 
     @property
     def lag(self) -> int:
-        """Messages that the group has not consumed. Behind an open message others may be done."""
-        if self.open_messages is None:
+        """Messages that the group has not consumed. Behind an open message others may be done. Without one the offset
+        alone counts: `pull_offset` may be that of a topic that was deleted and made anew."""
+        if not self.open_messages:
             return self.broker_offset - self.consumer_offset
         return max(0, self.broker_offset - self.pull_offset) + self.open_messages
 

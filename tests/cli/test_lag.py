@@ -130,6 +130,11 @@ def test_brokers_that_tell_offsets_alone_have_all_behind_the_offset_as_lag() -> 
     assert lag.sums(ConsumeStats({}), {}) == {"lag": 0, "inFlight": 0, "lagMs": None}
 
 
+def test_the_next_pop_of_a_topic_that_was_made_anew_since_hides_no_lag() -> None:
+    """The worker that would tell another place does not run while nothing is open."""
+    assert ConsumeOffset(10, 2, 5000, 0, 0).lag == 8
+
+
 def test_delays_are_read_from_an_answer_of_rocketmq() -> None:
     body = (
         b'{"consumeTimeSpanSet":[{"consumeTimeStamp":1,"delayTime":20,"maxTimeStamp":3,'

@@ -418,6 +418,10 @@ class ChangedNames:
         del self.windows[place]
         self._changed.append(place)
 
+    def find(self, group_id: int, queue_slot: int) -> Window | None:
+        found = (each for each in self.windows.values() if (each.group_id, each.queue_slot) == (group_id, queue_slot))
+        return next(found, None)
+
 
 def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start finds all of them at once, and consumers wait for the end of each turn."""
@@ -438,3 +442,21 @@ def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.Mo
     assert not offsets.turn(1000 + 2 * PASS_MS)
     stage.drain()
     assert [stage.table(number) for number in range(QUEUES)] == [0, 7, 7]
+
+
+def test_nothing_is_open_of_a_window_that_has_ended(stage: Stage) -> None:
+    """A topic that is made anew has its queues: tools would take old numbers for its own."""
+    plane, at = SimpleNamespace(struct=stage.kit.plane, watermarks=SimpleNamespace(start_id=START)), stage.places[1]
+    names: Any = ChangedNames({at: Window(at, 2, GROUP, stage.slots[1])})
+    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)  # type: ignore[arg-type]
+
+    def told() -> tuple[int, int]:
+        pair = stage.kit.plane, GROUP, stage.slots[1]
+        return int(lib.rmq_pull_stats_open(*pair)), int(lib.rmq_pull_stats_next_offset(*pair))
+
+    stage.give(1, 3)
+    offsets.turn(1000)
+    assert told() == (3, 3)
+    names.end(at)
+    offsets.turn(1001)
+    assert told() == (0, 0)
