@@ -1,6 +1,7 @@
 """RocketMQ's records of open messages go into the log, and the consumer offsets that belong to them to control.
 
-The methods that take time are steps. A step yields what it waits for, or "" between two parts of its work.
+The methods that take time are steps. A step yields what it waits for, or "" between two parts of its work. Numbers in
+the text tell a wait that goes on from one in vain.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class RecordLog:
         """
         marks = self._plane.watermarks
         yield RECORDS_WAIT
-        while end - int(marks.flushed_offset) > SYNC_BYTES_MAX:
-            yield RECORDS_WAIT
+        while (left := end - int(marks.flushed_offset)) > SYNC_BYTES_MAX:
+            yield f"{RECORDS_WAIT}: {left} bytes of the log are left"
         if int(marks.flushed_offset) < end:
             self._log().sync(begin, end)  # the log may have new files since the start
 
@@ -108,16 +109,17 @@ class RecordLog:
 
         A row is taken in the step that reports it: no pass over the offsets comes between. Raises OSError.
         """
-        left = iter(rows)
+        left, reported = iter(rows), 0
         while True:
             while not self._offsets.has_room(COMMITS):
-                yield COMMITS_WAIT
+                yield f"{COMMITS_WAIT}: {reported} are reported"
             part = list(islice(left, COMMITS))
             if not part:
                 break
             self._offsets.publish(part)
+            reported += len(part)
         while not self._offsets.are_stored:
-            yield COMMITS_WAIT
+            yield f"{COMMITS_WAIT}: {reported} are reported"
 
     def save(self) -> Steps:
         """Have control write the consumer offsets of its table to the disk. Raises HandOverError."""

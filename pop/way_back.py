@@ -73,8 +73,8 @@ class WayBack:
         """Wait until queues have what is in the log now, such as records that have left the timer."""
         marks = self._plane.watermarks
         end = int(marks.append_offset)
-        while int(marks.dispatched_offset) < end:
-            yield "records of the log are in no queue yet"
+        while (left := end - int(marks.dispatched_offset)) > 0:
+            yield f"records of the log are in no queue yet: {left} bytes are left"
 
     # ---- offsets ----
 

@@ -44,7 +44,7 @@ def test_a_pass_that_has_begun_before_leaves_the_committed_offsets_alone(
     assert committed() == worker.table() == 4
     worker.offsets._begin()
     steps = log.commit(rows())
-    assert next(steps) == record_log.COMMITS_WAIT
+    assert next(steps) == f"{record_log.COMMITS_WAIT}: 1 are reported"
     worker.offsets.turn(worker.now_ms + PASS_MS)
     assert committed() == 0
     worker.drain()
@@ -69,3 +69,23 @@ def test_a_wait_that_is_given_up_leaves_no_record_with_write() -> None:
     assert steps.throw(HandOverError("given up")) == "records"
     with pytest.raises(HandOverError, match="given up"):
         next(steps)
+
+
+def test_a_flush_and_a_control_that_go_on_are_no_wait_in_vain() -> None:
+    """A drain gives up a wait whose text stays as it is."""
+    unused: Any = None
+    marks = SimpleNamespace(flushed_offset=0)
+    plane: Any = SimpleNamespace(watermarks=marks)
+    room = iter([True, False, True, False, True])
+    offsets: Any = SimpleNamespace(has_room=lambda count: next(room), publish=lambda rows: None, are_stored=True)
+    log = RecordLog(
+        plane=plane, port=unused, windows=unused, control=unused, config=unused, log=unused, offsets=offsets
+    )
+    syncing, texts = log.sync(0, 1 << 20), list[str]()
+    next(syncing)
+    for flushed in (0, 0, 1000, 2000):
+        marks.flushed_offset = flushed
+        texts.append(next(syncing))
+    assert texts[0] == texts[1] and len(set(texts)) == 3
+    count = 2 * record_log.COMMITS
+    assert len(set(log.commit((0, 0, offset) for offset in range(count)))) == 2
