@@ -135,7 +135,7 @@ async def _pop(
                 continue
             sys.stdout.flush()
             if acks:
-                await _ack(consumer, messages)
+                await _ack(consumer, messages, is_endless=timeout_s is None)
             left, silent_s = None if left is None else left - len(messages), time.monotonic()
 
 
@@ -143,12 +143,17 @@ def _may_pass(error: Exception) -> bool:
     return error.may_pass if isinstance(error, RouteError) else not isinstance(error, TlsError)
 
 
-async def _ack(consumer: SimpleConsumer, messages: list[PoppedMessage]) -> None:
-    """Acknowledge messages. Those whose time is over are printed again by some member: that is no error here."""
+async def _ack(consumer: SimpleConsumer, messages: list[PoppedMessage], *, is_endless: bool) -> None:
+    """Acknowledge messages. Those whose time is over are printed again by some member: that is no error here. Nor is a
+    broker that is away, to a command without an end."""
     try:
         await consumer.ack(messages)
     except ReceiptExpiredError as error:
         say(f"{error}; give --invisible a longer time", err=True)
+    except (ConnectError, RequestTimeoutError, RouteError) as error:  # after some tries
+        if not is_endless or not _may_pass(error):
+            raise
+        say(f"{error}; messages without an acknowledgement come again", err=True)
 
 
 async def _tell_if_missing(access: Access, topic: str) -> None:

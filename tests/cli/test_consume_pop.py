@@ -91,8 +91,8 @@ def test_a_late_acknowledgement_is_told(broker: RunningBroker, ringmq: Run, monk
 class Broken:
     """A consumer whose broker cannot be reached at first."""
 
-    def __init__(self, *outcomes: RingmqError | list[Any]) -> None:
-        self._outcomes = list(outcomes)
+    def __init__(self, *outcomes: RingmqError | list[Any], refusal: RingmqError | None = None) -> None:
+        self._outcomes, self._refusal = list(outcomes), refusal
 
     async def __aenter__(self) -> "Broken":
         return self
@@ -105,10 +105,17 @@ class Broken:
             raise outcome
         return outcome
 
+    async def ack(self, messages: list[Any]) -> None:
+        if self._refusal is not None:
+            raise self._refusal
 
-def popped(*outcomes: RingmqError | list[Any], timeout_s: float | None = None) -> None:
-    consumer: Any = Broken(*outcomes)
-    asyncio.run(consume._pop(consumer, 1, timeout_s, 1000, acks=False, output="table", verbose=False))
+
+def popped(
+    *outcomes: RingmqError | list[Any], count: int = 1, timeout_s: float | None = None,
+    refusal: RingmqError | None = None,
+) -> None:  # fmt: skip
+    consumer: Any = Broken(*outcomes, refusal=refusal)
+    asyncio.run(consume._pop(consumer, count, timeout_s, 1000, acks=True, output="table", verbose=False))
 
 
 def test_a_broker_that_is_away_is_asked_again_until_the_command_is_stopped(capfd: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +127,17 @@ def test_a_broker_that_is_away_is_asked_again_until_the_command_is_stopped(capfd
         popped(away, [message], timeout_s=5.0)
     with pytest.raises(BrokerError):
         popped(BrokerError("a:1", 16, "no permission"), [message])
+
+
+def test_a_broker_that_is_away_at_an_acknowledgement_ends_no_endless_command(capfd: pytest.CaptureFixture[str]) -> None:
+    away, message = ConnectError("a:1", "refused"), PoppedMessage("T", b"m")
+    popped([message], [message], count=2, refusal=away)
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err.count("messages without an acknowledgement come again")) == ("m\nm\n", 2)
+    with pytest.raises(ConnectError):
+        popped([message], timeout_s=5.0, refusal=away)
+    with pytest.raises(BrokerError):
+        popped([message], refusal=BrokerError("a:1", 16, "no permission"))
 
 
 @pytest.mark.parametrize(
