@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
@@ -17,6 +19,18 @@ def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> dict[s
         return parse_assignments(texts, form)
     except BadProperties as error:
         raise click.BadParameter(str(error), param_hint=option) from error
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds between two bounds. Python's "nan" is no time: each comparison with it is false, so a wait for
+    it would not end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See click.ParamType."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -11,7 +11,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
-from ringmq.cli.arguments import duration
+from ringmq.cli.arguments import Seconds, duration
 from ringmq.cli.message_body import body_fields
 from ringmq.cli.output import print_body, print_line, say
 from ringmq.cli.running import run, until_signalled
@@ -46,9 +46,7 @@ INVISIBLE_MAX = timedelta(days=30)
     help="Start of a new group; a time is in ms since 1970.",
 )  # fmt: skip
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
-@click.option(
-    "--timeout", type=click.FloatRange(0.001), metavar="SECONDS", help="Stop after this long without a message."
-)
+@click.option("--timeout", type=Seconds(0.001), metavar="SECONDS", help="Stop after this long without a message.")
 @click.option("-v", "--verbose", is_flag=True, help="Queue, offset, keys and tags before each body.")
 @click.option("--pop", is_flag=True, help="Pop single messages: members share all queues, and each message is its own.")
 @click.option(

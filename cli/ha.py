@@ -9,6 +9,7 @@ import click
 
 from ringmq.cli.access import Access, in_options, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
+from ringmq.cli.arguments import Seconds
 from ringmq.cli.output import print_line, print_result, print_rows, say
 from ringmq.cli.running import run, until_signalled
 from ringmq.client.errors import BrokerError, RingmqError
@@ -33,9 +34,7 @@ def ha() -> None:
 
 @ha.command()
 @_broker_option
-@click.option(
-    "--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Repeat at this interval until interrupted."
-)
+@click.option("--watch", type=Seconds(0.1), metavar="SECONDS", help="Repeat at this interval until interrupted.")
 @server_options
 def status(broker: str | None, watch: float | None, access: Access, output: str) -> None:
     """Offsets, lag, state, window and rate of masters and slaves."""

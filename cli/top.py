@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.arguments import Seconds
 from ringmq.cli.metrics_text import Samples, fetch, parse
 from ringmq.cli.output import output_option, print_line, say
 from ringmq.remoting.printable import printable
@@ -35,7 +36,7 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         output_option,
         click.option("--once", is_flag=True, help="One screen of one interval, then end."),
-        click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds."),
+        click.option("--interval", type=Seconds(0.2, 3600), default=2.0, show_default=True, help="Seconds."),
         click.option(
             "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The broker's metrics address."
         ),

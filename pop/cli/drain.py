@@ -11,6 +11,7 @@ import click
 
 from ringmq.cli.access import Access, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
+from ringmq.cli.arguments import Seconds
 from ringmq.cli.output import print_result, say
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError, RingmqError
@@ -32,7 +33,7 @@ def pop() -> None:
 @_broker_option
 @click.option("--now", is_flag=True, help="Do not wait: open messages come again in the version that gets the store.")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, WAIT_S_MAX), default=60, show_default=True, metavar="SECONDS",
+    "--wait", "wait_s", type=Seconds(0, WAIT_S_MAX), default=60, show_default=True, metavar="SECONDS",
     help="Time until all open messages are acknowledged or have come again.",
 )  # fmt: skip
 @server_options

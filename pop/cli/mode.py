@@ -11,6 +11,7 @@ import click
 
 from ringmq.cli.access import Access, client_options, in_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, no_group, no_route, open_admin
+from ringmq.cli.arguments import Seconds
 from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError, RingmqError
@@ -40,7 +41,7 @@ _BEHIND = {
     help="Of pop: a member shares the queues of N others; 0: each member has all queues.",
 )  # fmt: skip
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, WAIT_S_MAX), default=60, show_default=True, metavar="SECONDS",
+    "--wait", "wait_s", type=Seconds(0, WAIT_S_MAX), default=60, show_default=True, metavar="SECONDS",
     help="Time for the check points of open messages, before the group pulls.",
 )  # fmt: skip
 @client_options

@@ -149,6 +149,8 @@ def test_a_broker_that_is_away_at_an_acknowledgement_ends_no_endless_command(cap
         (("--pop", "--invisible", "31d"), "not between 1ms and 30d"),
         (("--pop", "--invisible", "0s"), "not between 1ms and 30d"),
         (("--pop", "--invisible", "soon"), "such as 90s"),
+        (("--pop", "--timeout", "nan"), "'nan' is no number of seconds"),
+        (("--timeout", "inf"), "'inf' is no number of seconds"),
     ],
 )
 def test_options_that_do_not_fit_are_named(words: tuple[str, ...], error: str) -> None:

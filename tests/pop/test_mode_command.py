@@ -78,6 +78,7 @@ def test_open_messages_stay_with_their_consumers(broker: RunningBroker) -> None:
         (("G", "T", "pull", "--share-queues", "1"), "--share-queues belongs to the mode pop"),
         (("G", "T", "--share-queues", "1"), "--share-queues belongs to the mode pop"),
         (("G", "T", "pop", "--share-queues", "-1"), "--share-queues"),
+        (("G", "T", "pull", "--wait", "nan"), "'nan' is no number of seconds"),
     ],
 )
 def test_errors_name_their_cause(broker: RunningBroker, words: tuple[str, ...], error: str) -> None:
