@@ -22,7 +22,7 @@ ORDER = struct_type(
     "struct rmq_pop_order",
     {
         "base_offset": "<i8", "pop_time_ms": "<i8", "window": "<u4", "count": "<u2", "acked": "<u4", "returned": "<u4",
-        "deltas": f"{lib.RMQ_POP_ORDER_MESSAGES}<u4", "visible_ms": f"{lib.RMQ_POP_ORDER_MESSAGES}<u4",
+        "client": "<u4", "deltas": f"{lib.RMQ_POP_ORDER_MESSAGES}<u4", "visible_ms": f"{lib.RMQ_POP_ORDER_MESSAGES}<u4",
         "consumed": f"{lib.RMQ_POP_ORDER_MESSAGES}<u2",
     },
 )  # fmt: skip
@@ -89,7 +89,7 @@ def rows_of_orders(orders: NDArray[Any], begins: Numbers) -> OpenRows:
     return OpenRows(
         of["window"].astype(np.int64), offsets[which, number], of["pop_time_ms"],
         of["pop_time_ms"] + orders["visible_ms"][which, number],
-        orders["consumed"][which, number].astype(np.int64) + 1, np.zeros(len(of), np.int64),
+        orders["consumed"][which, number].astype(np.int64) + 1, of["client"].astype(np.int64),
     )  # fmt: skip
 
 
