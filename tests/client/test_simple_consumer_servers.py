@@ -171,8 +171,11 @@ async def test_an_ordered_queue_waits_for_its_batch(server: Server, topic: str) 
         async with asyncio.timeout(120):
             while len(order) < 6:
                 messages = await consumer.receive(2, wait_ms=2000, invisible_ms=LONG_MS)
+                if any(message.body != b"0" for message in messages):
+                    behind = await consumer.receive(2, wait_ms=0, invisible_ms=LONG_MS)
+                    assert [message.body for message in behind] in ([], [b"0"])  # it is of another queue
+                    messages += behind
                 order += [message.body for message in messages]
-                assert await consumer.receive(2, wait_ms=0) == [] or len(messages) < 2
                 for message in messages:
                     await consumer.ack(message)
     assert [body for body in order if body != b"0"] == [b"1", b"2", b"3", b"4", b"5"]
