@@ -15,7 +15,8 @@ PAIRS = frozenset(
 """Two workers take less time than one, and cost one more start of the stock client."""
 SPARK_GROUP = "one Spark session"
 SPARK_FILES = frozenset(
-    f"spark_bridge/test_{name}.py" for name in ("jvm_made_stores", "jvm_source", "sink", "spark", "stream")
+    f"spark_bridge/test_{name}.py"
+    for name in ("jvm_made_stores", "jvm_source", "open_messages", "sink", "spark", "stream")
 )
 """A worker starts a session, with its virtual machine, for all of them."""
 STOCK_USERS = frozenset(
