@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 
 from ringmq.client import blocking
+from tests.client.conftest import STOCK
 
 AT_ONCE = frozenset({"ack", "assignment", "holds", "pause", "paused", "resume"})  # not awaited in either
 
@@ -126,3 +127,9 @@ def transports(*kinds: type[Awaited]) -> Any:
 
 ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
 ONLY_BLOCKING = pytest.mark.parametrize("transport", ["blocking"], indirect=True)
+STOCK_BY_ASYNCIO = pytest.mark.parametrize(
+    ("server", "transport"),
+    [("ringmq", "asyncio"), ("ringmq", "blocking"), pytest.param("stock", "asyncio", marks=STOCK.marks)],
+    indirect=True,
+)
+"""For tests that wait seconds for a stock broker: blocking calls would wait for the same requests."""

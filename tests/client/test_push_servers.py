@@ -26,7 +26,7 @@ from ringmq.client import (
     RetryLater,
     compose_message,
 )
-from tests.client.awaited import ONLY_ASYNCIO, AwaitedPushConsumer, transports
+from tests.client.awaited import ONLY_ASYNCIO, STOCK_BY_ASYNCIO, AwaitedPushConsumer, transports
 from tests.client.test_consumer_servers import dead_letters
 from tests.conformance.servers import Server
 from tests.waiting import until
@@ -84,6 +84,7 @@ async def test_each_message_is_handled_once(server: Server, topic: str) -> None:
     assert got == {b"%d" % number: 1 for number in range(300)}
 
 
+@STOCK_BY_ASYNCIO
 async def test_failed_messages_come_again_and_rejected_ones_are_dead_letters(server: Server, topic: str) -> None:
     await fill(server, topic, 6)
     attempts: dict[bytes, list[int]] = {}
@@ -111,6 +112,7 @@ async def test_failed_messages_come_again_and_rejected_ones_are_dead_letters(ser
     await none_is_left(server, topic)
 
 
+@STOCK_BY_ASYNCIO
 async def test_a_slow_handler_s_message_is_renewed(server: Server, topic: str) -> None:
     await fill(server, topic, 1)
     begun: list[float] = []
@@ -128,6 +130,7 @@ async def test_a_slow_handler_s_message_is_renewed(server: Server, topic: str) -
     assert len(begun) == 1
 
 
+@STOCK_BY_ASYNCIO
 async def test_a_stuck_handler_s_message_goes_to_another_call(server: Server, topic: str) -> None:
     """It is not renewed beyond a bound, and the result of the first call is void."""
     await fill(server, topic, 1)
@@ -183,6 +186,7 @@ async def test_others_get_the_messages_of_a_member_that_is_killed(server: Server
     assert set(attempts.values()) == {1}
 
 
+@STOCK_BY_ASYNCIO
 async def test_a_close_gives_back_what_it_does_not_finish(server: Server, topic: str) -> None:
     await fill(server, topic, 2)
     begun: list[bytes] = []

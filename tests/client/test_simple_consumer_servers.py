@@ -23,7 +23,7 @@ from ringmq.client import (
     Sql92,
     compose_message,
 )
-from tests.client.awaited import AwaitedSimpleConsumer, transports
+from tests.client.awaited import STOCK_BY_ASYNCIO, AwaitedSimpleConsumer, transports
 from tests.client.test_consumer_servers import dead_letters
 from tests.conformance.servers import RingmqServer, Server
 
@@ -33,6 +33,8 @@ LONG_MS = 600_000
 """An invisible time that no test waits for."""
 FIRST_MS = 60_000
 """The wait of a pop for which RingMQ may have to start its worker. On a busy machine that takes seconds."""
+AGAIN_MS = 2000
+"""The wait of a pop for messages that come again: stock's pops look for them when they begin."""
 
 
 def consumer_of(server: Server, topics: Any, topic: str, **options: Any) -> SimpleConsumer:
@@ -46,11 +48,13 @@ async def fill(server: Server, topic: str, count: int, first: int = 0, **parts: 
         )
 
 
-async def take(consumer: SimpleConsumer, count: int, invisible_ms: int = LONG_MS) -> list[PoppedMessage]:
+async def take(
+    consumer: SimpleConsumer, count: int, invisible_ms: int = LONG_MS, wait_ms: int = FIRST_MS
+) -> list[PoppedMessage]:
     found: list[PoppedMessage] = []
     async with asyncio.timeout(120):
         while len(found) < count:
-            found += await consumer.receive(min(32, count - len(found)), wait_ms=FIRST_MS, invisible_ms=invisible_ms)
+            found += await consumer.receive(min(32, count - len(found)), wait_ms=wait_ms, invisible_ms=invisible_ms)
     return found
 
 
@@ -89,6 +93,7 @@ async def test_a_wait_ends_with_a_message(server: Server, topic: str) -> None:
     assert (message.body, message.attempt) == (b"1", 1)
 
 
+@STOCK_BY_ASYNCIO
 async def test_messages_come_again_until_they_are_acknowledged(server: Server, topic: str) -> None:
     await fill(server, topic, 4)
     async with consumer_of(server, topic, topic) as consumer:
@@ -96,7 +101,7 @@ async def test_messages_come_again_until_they_are_acknowledged(server: Server, t
         await consumer.ack(first[b"0"])
         for body in (b"1", b"2", b"3"):
             await consumer.change_invisible(first[body], 300)
-        again = {message.body: message for message in await take(consumer, 3)}
+        again = {message.body: message for message in await take(consumer, 3, wait_ms=AGAIN_MS)}
         assert again.keys() == {b"1", b"2", b"3"}
         for message in again.values():
             assert (message.topic, message.attempt) == (topic, 2)
@@ -105,18 +110,19 @@ async def test_messages_come_again_until_they_are_acknowledged(server: Server, t
             await consumer.change_invisible(first[b"1"], 1000)
         await consumer.ack([again[b"1"], again[b"2"]])
         await consumer.nack(again[b"3"])
-        (third,) = await take(consumer, 1)
+        (third,) = await take(consumer, 1, wait_ms=AGAIN_MS)
         assert (third.body, third.attempt) == (b"3", 3)
         await consumer.ack(third)
         assert await consumer.receive(wait_ms=3000) == []
 
 
+@STOCK_BY_ASYNCIO
 async def test_a_renewed_message_does_not_come_again(server: Server, topic: str) -> None:
     await fill(server, topic, 2)
     async with consumer_of(server, topic, topic) as consumer:
         messages = {message.body: message for message in await take(consumer, 2, 5000)}
         await consumer.change_invisible(messages[b"0"], LONG_MS)
-        (again,) = await take(consumer, 1)
+        (again,) = await take(consumer, 1, wait_ms=AGAIN_MS)
         assert again.body == b"1"
         await consumer.ack([messages[b"0"], again])
         assert await consumer.receive(wait_ms=1000) == []
