@@ -12,10 +12,13 @@ from ringmq.pop.desk_twin import is_too_late
 
 
 class Clock:
-    """The clocks of the desk. Stands still, unless the test moves it."""
+    """The clocks of the desk. Stands still, unless the test moves it.
+
+    The monotonic one begins ahead of the machine's, by which the stage opened its memory: it may not go back.
+    """
 
     def __init__(self) -> None:
-        self.wall_ms, self.mono_ms = 1_800_000_000_000, 50_000_000
+        self.wall_ms, self.mono_ms = 1_800_000_000_000, 1_000_000_000_000
 
     def time_ns(self) -> int:
         return self.wall_ms * 1_000_000
