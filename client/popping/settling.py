@@ -183,7 +183,7 @@ class Settling:
             await self._all(*(self._change(message, 0) for message in messages))
         except RingmqError as error:
             log.info("group %s: %d messages come again at their time: %s", self._group, len(messages), error)
-        except Exception:  # a hook's fault, or ours: nobody waits for this task
+        except Exception:  # a hook's fault, or ours, in a task without a waiter
             log.exception("group %s: %d messages come again at their time", self._group, len(messages))
 
     async def _ack_quietly(self, messages: Sequence[PoppedMessage]) -> None:
