@@ -17,6 +17,7 @@ from ringmq.store.config_files import load_config
 from ringmq.store.recovery_queues import QueueState
 from ringmq.store.recovery_state import RecoveredStore
 from tests.broker.fakes import FakePlane
+from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -198,7 +199,7 @@ def test_a_broker_starts_with_them_and_writes_sound_files(tmp_path: Path) -> Non
         (offsets.FILE, offset("-1", 5)), ("delayOffset.json", {"offsetTable": {"x": "y"}}),
     ):  # fmt: skip
         (store / "config" / file).write_text(json.dumps(value))
-    with RunningBroker(store) as broker:
+    with RunningBroker(store, SMALL) as broker:
         said = broker.log_tail(20_000)
         for file, name in ((topics.FILE, "'Bad'"), (groups.FILE, "'bad'"), (offsets.FILE, "'-1'")):
             lines = [line for line in said.splitlines() if f"config/{file}: " in line]
@@ -207,6 +208,6 @@ def test_a_broker_starts_with_them_and_writes_sound_files(tmp_path: Path) -> Non
         assert broker.stop() == 0
     written = json.loads((store / "config" / topics.FILE).read_text())["topicConfigTable"]
     assert "Good" in written and "Bad" not in written
-    with RunningBroker(store) as broker:
+    with RunningBroker(store, SMALL) as broker:
         assert ".damaged" not in broker.log_tail(20_000).replace(said, "")
         assert broker.stop() == 0

@@ -10,6 +10,7 @@ import pytest
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.test_delay_metrics import Scrape
+from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.services.late_start import ask_started
 from tests.staging import make_topic, messages_of
@@ -32,7 +33,7 @@ def set_switch(client: RawClient, name: str, is_on: bool) -> None:
 )
 def test_a_live_switch_holds_messages_and_lets_them_go(tmp_path: Path, name: str, enqueued: int) -> None:
     """What was due meanwhile is delivered at once."""
-    with RunningBroker(tmp_path / "store") as broker, RawClient(broker.address) as client:
+    with RunningBroker(tmp_path / "store", SMALL) as broker, RawClient(broker.address) as client:
         make_topic(broker.address, "T", 1)
 
         def delivered() -> list[str]:

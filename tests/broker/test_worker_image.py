@@ -31,6 +31,7 @@ from ringmq.loadtest.load.running import RunningBroker, remove_shared_memory, wo
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from tests.broker import probe_worker
+from tests.broker.test_processes import SMALL
 from tests.broker.test_worker_table import prefix
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
@@ -38,7 +39,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("broker") / "store", {"brokerName": "named"}) as running:
+    with RunningBroker(tmp_path_factory.mktemp("broker") / "store", {**SMALL, "brokerName": "named"}) as running:
         yield running
 
 

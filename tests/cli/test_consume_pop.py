@@ -14,6 +14,7 @@ from ringmq.cli import consume
 from ringmq.cli.main import main
 from ringmq.client import BrokerError, ConnectError, PoppedMessage, RingmqError
 from ringmq.loadtest.load.running import RunningBroker
+from tests.broker.test_processes import SMALL
 from tests.commands import run_ringmq
 from tests.staging import make_topic
 
@@ -22,7 +23,7 @@ Run = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("consume") / "store") as running:
+    with RunningBroker(tmp_path_factory.mktemp("consume") / "store", SMALL) as running:
         yield running
 
 

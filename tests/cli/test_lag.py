@@ -13,6 +13,7 @@ from ringmq.cli import lag
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.admin_bodies import ConsumeOffset, ConsumeStats, decode_delays
 from ringmq.remoting.message_queue import MessageQueue
+from tests.broker.test_processes import SMALL
 from tests.commands import run_ringmq
 from tests.pop.pop_client import PopClient, Taken
 from tests.staging import make_topic
@@ -24,7 +25,7 @@ NUMBERS = ("lag", "inFlight")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("lag") / "store") as running:
+    with RunningBroker(tmp_path_factory.mktemp("lag") / "store", SMALL) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_broker_port, free_port, start_broker, start_namesrv
+from tests.broker.test_processes import SMALL
 from tests.conformance.servers import BROKER_NAME, RingmqProcess, settings_args
 from tests.conformance.stock_client import StockClient
 from tests.waiting import wait_until
@@ -32,7 +33,7 @@ class Mixed:
         if mix == MIXES[0]:
             namesrv = start_namesrv(namesrv_port, home / "namesrv")
             self._closers.append(namesrv.stop)
-            options = settings_args({"brokerName": BROKER_NAME, "brokerIP1": "127.0.0.1"})
+            options = settings_args({**SMALL, "brokerName": BROKER_NAME, "brokerIP1": "127.0.0.1"})
             places = ["--store", str(home / "store"), "--port", str(port), "--namesrv", self.namesrv]
             broker = RingmqProcess(home / "broker", "broker", *places, *options)
             self.stop_broker: Callable[[], Any] = broker.stop

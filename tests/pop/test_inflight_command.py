@@ -18,6 +18,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.pop.cli import inflight
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.pop_bodies import ClientShare, OpenPop, PopInflight, QueueShare
+from tests.broker.test_processes import SMALL
 from tests.commands import run_ringmq
 from tests.pop.pop_client import PopClient, Taken
 from tests.waiting import wait_until
@@ -25,7 +26,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("inflight") / "store") as running:
+    with RunningBroker(tmp_path_factory.mktemp("inflight") / "store", SMALL) as running:
         yield running
 
 

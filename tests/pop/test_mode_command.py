@@ -18,6 +18,7 @@ from ringmq.pop.cli import mode
 from ringmq.remoting.assignment_bodies import POP, PULL
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.route import BrokerData
+from tests.broker.test_processes import SMALL
 from tests.commands import run_ringmq
 from tests.pop.pop_client import PopClient, Taken
 from tests.pop.test_pull_switch_broker import mode_of
@@ -27,7 +28,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("mode") / "store") as running:
+    with RunningBroker(tmp_path_factory.mktemp("mode") / "store", SMALL) as running:
         make_topic(running.address, "T", 1)
         assert run_ringmq("group", "create", "G", "--namesrv", running.namesrv).returncode == 0
         yield running

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.suite.attempts import Run
+from tests.suite.disk import missing_disk, temporary_folder
 from tests.suite.engine_part import PART
 from tests.suite.verdict import Verdict, compare, end_of_log, full_text, to_run_again
 
@@ -107,6 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--part", action="store_true", help="only the tests that meet the engine")
     parser.add_argument("pytest_args", nargs="*", metavar="PYTEST_ARGS", help="after --")
     options = parser.parse_args(arguments)
+    if lacks := missing_disk(temporary_folder()):
+        print(f"suite: {lacks}", file=sys.stderr)
+        return 1
     build = BUILD
     if options.engine:
         os.environ["RINGMQ_ENGINE"] = options.engine
