@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ringmq.client.errors import ReceiptExpiredError, RingmqError
 from ringmq.client.popping.ack_batches import AckBatches
-from ringmq.client.popping.lease import Lease, LeaseRules, Step
+from ringmq.client.popping.lease import Lease, LeaseRules, Step, Use
 from ringmq.client.popping.lease_table import LeaseTable
 from ringmq.client.popping.pop_inbox import PopDelivery, PopInbox
 from ringmq.client.popping.popped_message import PoppedMessage
@@ -207,6 +207,8 @@ class HeldMessages:
             lease.renewed(message.expires_at)
             if self.find(message) is not None:
                 self._leases.add(delivery)
+            elif lease.use is Use.LOST:  # its time was over before the answer, and its handler is told
+                self._settling.begin_give_back([message])
         finally:
             delivery.renewal = None
             self._sooner.wake()

@@ -49,20 +49,18 @@ class LeaseRules:
 class Lease:
     """One message. Times are seconds of the monotonic clock."""
 
-    __slots__ = ("_hold_until", "_rules", "due_at", "expires_at", "is_asked", "use")
+    __slots__ = ("_hold_until", "_rules", "due_at", "expires_at", "use")
 
     def __init__(self, rules: LeaseRules, expires_at: float) -> None:
         self._rules = rules
         self._hold_until = expires_at - rules.invisible_s + rules.hold_max_s
         self.use = Use.WAITING
-        self.is_asked = False
-        """A renewal is under way: the receipt may change, so other requests wait."""
         self.expires_at = expires_at
         self.due_at = expires_at - rules.lead_s
 
     def step(self, now: float) -> Step | None:
-        """Return what is due, once. `renewed`, `refused` or `unanswered` follows RENEW."""
-        if self.is_asked or self.use in (Use.SETTLED, Use.LOST) or now < self.due_at:
+        """Return what is due, once. `renewed`, `refused` or `unanswered` follows RENEW, perhaps after LOSE."""
+        if self.use in (Use.SETTLED, Use.LOST) or now < self.due_at:
             return None
         if now >= self.expires_at:
             self.lose()
@@ -70,27 +68,21 @@ class Lease:
         if self.use is Use.WAITING:
             self.use = Use.SETTLED
             return Step.GIVE_BACK
-        if now >= self._hold_until:
-            self.due_at = self.expires_at
-            return None
-        self.is_asked = True
-        return Step.RENEW
+        self.due_at = self.expires_at
+        return Step.RENEW if now < self._hold_until else None
 
     def renewed(self, expires_at: float) -> None:
         """Note the new end of the invisible time."""
-        self.is_asked = False
         self.expires_at = expires_at
         self.due_at = expires_at - self._rules.lead_s
 
     def unanswered(self, now: float) -> None:
         """Note that the broker may or may not have renewed: ask again while there is time."""
-        self.is_asked = False
         self.due_at = min(now + self._rules.lead_s / TRIES_IN_LEAD, self.expires_at)
 
     def refused(self) -> bool:
-        """Note that the broker will not renew. True if the message is lost by that, False if it is settled."""
-        self.is_asked = False
-        return self.use is not Use.SETTLED and self.lose()
+        """Note that the broker will not renew. True if the message is lost by that, False if it has ended before."""
+        return self.use not in (Use.SETTLED, Use.LOST) and self.lose()
 
     def lose(self) -> bool:
         """Note that the message is another consumer's. True."""

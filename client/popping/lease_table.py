@@ -74,7 +74,7 @@ class LeaseTable(Generic[L]):
 
     def pause_s(self, now: float) -> float:
         """Return the time until something may be due. A message that comes meanwhile is due later."""
-        due = [held.lease.due_at for held in self._sooner if not held.lease.is_asked]
+        due = [held.lease.due_at for held in self._sooner]
         if (first := next(iter(self._held), None)) is not None:
             due.append(first.lease.due_at)
         pause_s = min(due) - now if due else self.rules.invisible_s - self.rules.lead_s

@@ -13,56 +13,59 @@ POPPED, DUE, END = 1000.0, 1050.0, 1060.0
 
 
 def lease(use: Use, *, asked: bool = False) -> Lease:
+    """A lease. `asked`: a renewal is under way."""
     made = Lease(RULES, END)
+    if asked:
+        made.keep()
+        assert made.step(DUE) is Step.RENEW
     made.use = use
-    made.is_asked = asked
     return made
 
 
-Outcome = tuple[object, Use, bool]
-"""The result of the call, and the use and the open question after it."""
-W, K, S, L = Use.WAITING, Use.KEPT, Use.SETTLED, Use.LOST
+Outcome = tuple[object, Use, float]
+"""The result of the call, then the use, and the time at which a step is due."""
+W, K, S, L, D, E = Use.WAITING, Use.KEPT, Use.SETTLED, Use.LOST, DUE, END
 CELLS: list[tuple[str, Callable[[Lease], object], dict[tuple[Use, bool], Outcome]]] = [
     ("too early", lambda one: one.step(DUE - 1), {
-        (W, False): (None, W, False), (K, False): (None, K, False), (K, True): (None, K, True),
-        (S, False): (None, S, False), (S, True): (None, S, True), (L, False): (None, L, False),
+        (W, False): (None, W, D), (K, False): (None, K, D), (K, True): (None, K, E),
+        (S, False): (None, S, D), (S, True): (None, S, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("due", lambda one: one.step(DUE), {
-        (W, False): (Step.GIVE_BACK, S, False), (K, False): (Step.RENEW, K, True), (K, True): (None, K, True),
-        (S, False): (None, S, False), (S, True): (None, S, True), (L, False): (None, L, False),
+        (W, False): (Step.GIVE_BACK, S, D), (K, False): (Step.RENEW, K, E), (K, True): (None, K, E),
+        (S, False): (None, S, D), (S, True): (None, S, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("over", lambda one: one.step(END), {
-        (W, False): (Step.LOSE, L, False), (K, False): (Step.LOSE, L, False), (K, True): (None, K, True),
-        (S, False): (None, S, False), (S, True): (None, S, True), (L, False): (None, L, False),
+        (W, False): (Step.LOSE, L, D), (K, False): (Step.LOSE, L, D), (K, True): (Step.LOSE, L, E),
+        (S, False): (None, S, D), (S, True): (None, S, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("renewed", lambda one: one.renewed(END + 50), {
-        (K, True): (None, K, False), (S, True): (None, S, False),
+        (K, True): (None, K, D + 50), (S, True): (None, S, D + 50), (L, True): (None, L, D + 50),
     }),
     ("refused", lambda one: one.refused(), {
-        (K, True): (True, L, False), (S, True): (False, S, False),
+        (K, True): (True, L, E), (S, True): (False, S, E), (L, True): (False, L, E),
     }),
     ("unanswered", lambda one: one.unanswered(DUE + 3), {
-        (K, True): (None, K, False), (S, True): (None, S, False),
+        (K, True): (None, K, D + 5.5), (S, True): (None, S, D + 5.5), (L, True): (None, L, D + 5.5),
     }),
     ("kept", lambda one: one.keep(), {
-        (W, False): (None, K, False), (K, False): (None, K, False), (K, True): (None, K, True),
-        (S, False): (None, S, False), (S, True): (None, S, True), (L, False): (None, L, False),
+        (W, False): (None, K, D), (K, False): (None, K, D), (K, True): (None, K, E),
+        (S, False): (None, S, D), (S, True): (None, S, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("released", lambda one: one.release(), {
-        (W, False): (None, W, False), (K, False): (None, W, False), (K, True): (None, W, True),
-        (S, False): (None, S, False), (S, True): (None, S, True), (L, False): (None, L, False),
+        (W, False): (None, W, D), (K, False): (None, W, D), (K, True): (None, W, E),
+        (S, False): (None, S, D), (S, True): (None, S, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("settled", lambda one: one.settle(), {
-        (W, False): (True, S, False), (K, False): (True, S, False), (K, True): (True, S, True),
-        (S, False): (False, S, False), (S, True): (False, S, True), (L, False): (False, L, False),
+        (W, False): (True, S, D), (K, False): (True, S, D), (K, True): (True, S, E),
+        (S, False): (False, S, D), (S, True): (False, S, E), (L, False): (False, L, D), (L, True): (False, L, E),
     }),
     ("reopened", lambda one: one.reopen(), {
-        (W, False): (None, W, False), (K, False): (None, K, False), (K, True): (None, K, True),
-        (S, False): (None, K, False), (S, True): (None, K, True), (L, False): (None, L, False),
+        (W, False): (None, W, D), (K, False): (None, K, D), (K, True): (None, K, E),
+        (S, False): (None, K, D), (S, True): (None, K, E), (L, False): (None, L, D), (L, True): (None, L, E),
     }),
     ("lost", lambda one: one.lose(), {
-        (W, False): (True, L, False), (K, False): (True, L, False), (K, True): (True, L, True),
-        (S, False): (True, L, False), (S, True): (True, L, True), (L, False): (True, L, False),
+        (W, False): (True, L, D), (K, False): (True, L, D), (K, True): (True, L, E),
+        (S, False): (True, L, D), (S, True): (True, L, E), (L, False): (True, L, D), (L, True): (True, L, E),
     }),
 ]  # fmt: skip
 
@@ -77,7 +80,7 @@ CELLS: list[tuple[str, Callable[[Lease], object], dict[tuple[Use, bool], Outcome
 )
 def test_each_cell(event: Callable[[Lease], object], state: tuple[Use, bool], expected: Outcome) -> None:
     one = lease(state[0], asked=state[1])
-    assert (event(one), one.use, one.is_asked) == expected
+    assert (event(one), one.use, one.due_at) == expected
 
 
 @pytest.mark.parametrize(("invisible_s", "lead_s"), [(1.0, 1 / 3), (6.0, 2.0), (30.0, 10.0), (3600.0, 10.0)])
@@ -117,6 +120,18 @@ class Thing:
 
 def names(due: list[tuple[Thing, Step]]) -> list[tuple[str, Step]]:
     return [(thing.name, step) for thing, step in due]
+
+
+def test_a_message_whose_renewal_has_no_answer_is_lost_at_its_end() -> None:
+    table: LeaseTable[Thing] = LeaseTable(RULES)
+    kept = Thing("kept", lease(Use.KEPT))
+    table.add(kept)
+    assert names(table.due(DUE)) == [("kept", Step.RENEW)]
+    assert table.pause_s(DUE) == END - DUE
+    assert table.due(END - 0.1) == []
+    assert names(table.due(END)) == [("kept", Step.LOSE)]
+    assert len(table) == 0
+    assert not kept.lease.refused()  # the answer comes behind it
 
 
 def test_leases_are_due_in_their_order() -> None:

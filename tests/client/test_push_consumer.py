@@ -479,6 +479,48 @@ async def test_a_coroutine_is_cancelled_when_its_message_is_lost(
     assert all(invisible_ms for _, invisible_ms in pops.changed)  # it is not ours to give back
 
 
+@ONLY_ASYNCIO
+@pytest.mark.usefixtures("early_renewals")
+@pytest.mark.parametrize("is_renewed", [True, False])
+async def test_a_handler_is_told_of_the_end_of_its_time_before_the_answer_to_its_renewal(
+    cluster: FakeCluster, pops: FakePops, is_renewed: bool
+) -> None:
+    """The answer comes later. A broker that has renewed the message gets it back: no member works on it."""
+    asked: list[tuple[FakeBroker, RemotingCommand]] = []
+    seen = Seen()
+
+    def hold(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | RemotingCommand | None:
+        if request.code != CHANGE or int(request.ext_fields["invisibleTime"]) == 0:
+            return None
+        if request not in [held for _, held in asked]:
+            asked.append((broker, request))
+            return NoAnswer.SILENCE
+        return None if is_renewed else refuse(request, ResponseCode.NO_MESSAGE, "gone")
+
+    cluster.rules.insert(0, hold)
+    pops.store(b"slow")
+    settings = ConnectionSettings(request_timeout_ms=600_000, interceptors=(seen,))
+    ends: list[float] = []
+
+    async def handle(message: PoppedMessage) -> None:
+        if not ends:
+            ends.append(message.expires_at)
+            await asyncio.Event().wait()
+
+    async with PushConsumer("T", cluster.namesrv, "g", invisible_ms=SHORT_MS, settings=settings) as consumer:
+        running = asyncio.create_task(consumer.run(handle))
+        await until(lambda: seen.ended, "the handler is told")
+        assert time.monotonic() >= ends[0]
+        assert seen.ended == [(b"slow", ReceiptExpiredError)]
+        broker, request = asked[0]
+        cluster.serve(broker, broker.peers[0], request)
+        await until(lambda: pops.acked if is_renewed else not client_of(consumer)._held._renewals, "it is answered")
+        await consumer.close()
+        await running
+    assert [end for end in seen.ended if end[1]] == [(b"slow", ReceiptExpiredError)]
+    assert ((("T", 0, 0), 0) in pops.changed) == is_renewed
+
+
 @pytest.mark.usefixtures("early_renewals")
 async def test_a_renewal_without_an_answer_is_repeated(cluster: FakeCluster, pops: FakePops) -> None:
     refused: list[RemotingCommand] = []
