@@ -20,7 +20,9 @@ from ringmq.remoting.subscription import SubscriptionData
 POP_MESSAGES_MAX = 32
 ALL_QUEUES = "-1"
 BATCH_GROUPS_MAX = 500
-"""Pops of single queues in a batch of acknowledgements. RingMQ takes 1,024 in 512 KiB."""
+"""Pops of single queues in a batch of acknowledgements. RingMQ takes 1,024."""
+BATCH_BYTES_MAX = 500_000
+"""The pops of a batch in bytes. RingMQ takes 512 KiB, and 500 pops with long bit maps would have 800 KB."""
 BITS_MAX = 8192
 """Messages behind the first one of a pop that a batch can name. Those behind are acknowledged one by one."""
 _BEGIN = {ConsumeFrom.FIRST: "0", ConsumeFrom.LAST: "1"}
@@ -90,12 +92,19 @@ class WireGroup:
                 continue
             key = message.topic, receipt._replace(offset=receipt.start_offset)
             pops.setdefault(key, []).append(message)
-        groups = list(pops.items())
-        for at in range(0, len(groups), BATCH_GROUPS_MAX):
-            part = groups[at : at + BATCH_GROUPS_MAX]
-            acks = [self._ack(receipt, found) for (_, receipt), found in part]
-            body = dump_json({"acks": acks, "brokerName": part[0][0][1].broker_name})
-            yield body, [message for _, found in part for message in found]
+        acks: list[bytes] = []
+        acked: list[PoppedMessage] = []
+        size = 0
+        for (_, receipt), found in pops.items():
+            ack = dump_json(self._ack(receipt, found))
+            if acks and (len(acks) == BATCH_GROUPS_MAX or size + len(ack) > BATCH_BYTES_MAX):
+                yield _batch(acks, acked), acked
+                acks, acked, size = [], [], 0
+            acks.append(ack)
+            acked += found
+            size += len(ack)
+        if acks:
+            yield _batch(acks, acked), acked
 
     def _ack(self, pop: Receipt, messages: Sequence[PoppedMessage]) -> dict[str, object]:
         bits = 0
@@ -116,3 +125,7 @@ class WireGroup:
 
     def _names(self, message: PoppedMessage) -> tuple[str, str]:
         return with_namespace(self.namespace, self.group), with_namespace(self.namespace, message.topic)
+
+
+def _batch(acks: Sequence[bytes], messages: Sequence[PoppedMessage]) -> bytes:
+    return b'{"acks":[%b],"brokerName":%b}' % (b",".join(acks), dump_json(messages[0].receipt.broker_name))

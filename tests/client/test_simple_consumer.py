@@ -1,6 +1,7 @@
 """The consumer by POP beside a fake cluster, by both transports: waits, receipts, several masters, its end."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -35,6 +36,8 @@ from tests.waiting import until
 transport = transports(AwaitedSimpleConsumer)
 POP, ACK, BATCH = RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE
 CHANGE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+BATCH_BYTES_MAX = 512 << 10
+"""Of a batch of acknowledgements that RingMQ takes (RMQ_POP_BATCH_BYTES_MAX)."""
 
 
 @pytest.fixture
@@ -305,6 +308,24 @@ async def test_a_change_of_the_time_has_a_new_receipt(cluster: FakeCluster, pops
         await consumer.ack(message)
         assert cluster.broker.asked(ACK)[0].ext_fields["extraInfo"] == message.receipt.text()
     assert pops.changed == [(("T", 0, 1), 90_000)]
+
+
+@pytest.mark.parametrize(("pops_of", "bits", "batches"), [(501, 1, 2), (400, 8192, 2), (300, 8192, 1)])
+def test_no_batch_is_more_than_a_broker_takes(pops_of: int, bits: int, batches: int) -> None:
+    """Bit maps make it long: a batch has a bound of bytes, too."""
+    made = []
+    for number in range(pops_of):
+        message = PoppedMessage("T", b"x")
+        place = {"start_offset": number * 10_000, "offset": number * 10_000 + bits - 1}
+        message.receipt = message.receipt._replace(broker_name="a", **place)
+        made.append(message)
+    bodies = list(pop_requests.WireGroup("g", "").batch_bodies(made))
+    assert len(bodies) == batches
+    assert all(len(body) <= BATCH_BYTES_MAX for body, _ in bodies)
+    assert [message for _, found in bodies for message in found] == made
+    named = [ack["so"] for body, _ in bodies for ack in json.loads(body)["acks"]]
+    assert named == [message.receipt.start_offset for message in made]
+    assert {json.loads(body)["brokerName"] for body, _ in bodies} == {"a"}
 
 
 async def test_a_nack_gives_the_message_back(cluster: FakeCluster, pops: FakePops) -> None:
