@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -37,6 +37,46 @@ TRIES_MS = 3000
 """Requests are repeated for so long after lost connections."""
 VOID_CODES = frozenset({ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL})
 
+NOTES_MAX = 8
+
+
+def joined(errors: Sequence[BaseException]) -> BaseException:
+    """Return the error of several requests. The texts of other ones are its notes, up to `NOTES_MAX`.
+
+    Void receipts are one error, which names all their messages. Errors that another call may mend come first.
+    """
+    others = [error for error in errors if not isinstance(error, ReceiptExpiredError)]
+    void = [error for error in errors if isinstance(error, ReceiptExpiredError)]
+    if len(void) > 1:
+        void = [ReceiptExpiredError([message for error in void for message in error.messages], void[0].cause)]
+    first, *rest = others + void
+    texts = {text: None for error in rest for text in (str(error), *getattr(error, "__notes__", ()))}
+    for text in list(texts)[:NOTES_MAX]:
+        first.add_note(text)
+    if len(texts) > NOTES_MAX:
+        first.add_note(f"and {len(texts) - NOTES_MAX} errors more")
+    return first
+
+
+class _Answer(NamedTuple):
+    """The answer of a broker."""
+
+    command: RemotingCommand
+    address: str
+
+    def check(self, messages: Sequence[PoppedMessage]) -> None:
+        """Raise unless the broker has done what it was asked for `messages`."""
+        if self.command.code == ResponseCode.SUCCESS:
+            return
+        refused = self.refusal(self.command.remark)
+        if self.command.code in VOID_CODES:
+            raise ReceiptExpiredError(messages, refused)
+        raise refused
+
+    def refusal(self, text: str | None) -> BrokerError:
+        """Return the error of this answer."""
+        return BrokerError(self.address, self.command.code, text)
+
 
 class Settling:
     """Sends what becomes of popped messages to the brokers that gave them. Raises `RingmqError`.
@@ -56,7 +96,7 @@ class Settling:
         self._tasks: set[Task[None]] = set()
 
     async def ack(self, messages: Sequence[PoppedMessage]) -> None:
-        """Acknowledge messages, by one request for each broker. Raises the first error after all were tried.
+        """Acknowledge messages, by one request for each broker. Raises after all were tried (`joined`).
 
         Messages whose time is over are acknowledged like others: that counts unless they have come again. After that
         `ReceiptExpiredError` names them.
@@ -122,14 +162,14 @@ class Settling:
                 self._idle.wake()
 
     async def _all(self, *works: Coroutine[Any, Any, None]) -> None:
-        for outcome in await gather(*works, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        outcomes = await gather(*works, return_exceptions=True)
+        if errors := [outcome for outcome in outcomes if isinstance(outcome, BaseException)]:
+            raise joined(errors)
 
     async def _ack_one(self, message: PoppedMessage) -> None:
         fields = self._wire.ack_fields(message)
-        answer, address = await self._ask(message, RequestCode.ACK_MESSAGE, fields)
-        _check([message], answer, address)
+        answer = await self._ask(message, RequestCode.ACK_MESSAGE, fields)
+        answer.check([message])
 
     async def _ack_together(self, messages: list[PoppedMessage]) -> None:
         if len(messages) == 1 or self._address(messages[0]) in self._without_batches:
@@ -141,24 +181,22 @@ class Settling:
         if not body:
             await self._ack_one(messages[0])
             return
-        answer, address = await self._ask(messages[0], RequestCode.BATCH_ACK_MESSAGE, {}, body)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            self._without_batches.add(address)
+        answer = await self._ask(messages[0], RequestCode.BATCH_ACK_MESSAGE, {}, body)
+        if answer.command.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_batches.add(answer.address)
             await self._all(*map(self._ack_one, messages))
             return
-        _check(messages, answer, address)
+        answer.check(messages)
 
     async def _change(self, message: PoppedMessage, invisible_ms: int) -> None:
         receipt = message.receipt
         fields = self._wire.change_fields(message, invisible_ms)
-        answer, address = await self._ask(
-            message, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields, is_repeatable=False
-        )
-        _check([message], answer, address)
+        answer = await self._ask(message, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields, is_repeatable=False)
+        answer.check([message])
         try:
-            told = ChangeInvisibleTimeResponseHeader.decode(answer.ext_fields)
+            told = ChangeInvisibleTimeResponseHeader.decode(answer.command.ext_fields)
         except RemotingError as error:
-            raise BrokerError(address, answer.code, f"answer to a change of the invisible time: {error}") from error
+            raise answer.refusal(f"answer to a change of the invisible time: {error}") from error
         if not told.pop_time:  # so answer brokers for a message that has left its ordered batch
             raise ReceiptExpiredError([message])
         changed = receipt._replace(
@@ -171,11 +209,11 @@ class Settling:
 
     async def _reject(self, message: PoppedMessage) -> None:
         fields = send_back_fields(message, self._group, DEAD_LETTER_LEVEL, ConsumeRetry(max_reconsume_times=0))
-        answer, address = await self._ask(
+        answer = await self._ask(
             message, RequestCode.CONSUMER_SEND_MSG_BACK, fields, is_repeatable=False, timeout_ms=SEND_BACK_TIMEOUT_MS
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(address, answer.code, answer.remark)
+        if answer.command.code != ResponseCode.SUCCESS:
+            raise answer.refusal(answer.command.remark)
         await self._ack_one(message)
 
     async def _give_back(self, messages: Sequence[PoppedMessage]) -> None:
@@ -207,8 +245,8 @@ class Settling:
         *,
         is_repeatable: bool = True,
         timeout_ms: int | None = None,
-    ) -> tuple[RemotingCommand, str]:
-        """Return the answer of the message's broker, and its address."""
+    ) -> _Answer:
+        """Return the answer of the message's broker."""
         deadline, failures = time.monotonic() + TRIES_MS / 1000, 0
         while True:
             try:
@@ -220,7 +258,7 @@ class Settling:
                         may_pass=True,
                     )
                 request = RemotingCommand.request(code, fields, body)
-                return await self._client.invoke(address, request, timeout_ms or self._timeout_ms), address
+                return _Answer(await self._client.invoke(address, request, timeout_ms or self._timeout_ms), address)
             except (ConnectError, RequestTimeoutError, RouteError) as error:
                 failures += 1
                 pause_s = backoff_ms(failures, random.random()) / 1000
@@ -236,12 +274,3 @@ class Settling:
             await self._routes.fetch(topic)
         except RingmqError as error:
             log.debug("route of topic %s: %s", topic, error)
-
-
-def _check(messages: Sequence[PoppedMessage], answer: RemotingCommand, address: str) -> None:
-    if answer.code == ResponseCode.SUCCESS:
-        return
-    refused = BrokerError(address, answer.code, answer.remark)
-    if answer.code in VOID_CODES:
-        raise ReceiptExpiredError(messages, refused)
-    raise refused

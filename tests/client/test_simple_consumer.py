@@ -25,6 +25,7 @@ from ringmq.client import (
 )
 from ringmq.client.compression import compress_body
 from ringmq.client.popping import pop_requests, receiving
+from ringmq.client.popping.settling import joined
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
@@ -419,6 +420,39 @@ async def test_the_others_are_acknowledged_if_one_broker_fails(pair: FakePops) -
         with pytest.raises(BrokerError, match="no disk"):
             await consumer.ack(messages)
     assert len(pair.acked) == 2
+
+
+async def test_all_brokers_that_fail_are_told(pair: FakePops) -> None:
+    def fail(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != BATCH:
+            return None
+        return refuse(request, *((1, "no disk") if broker.name == "b" else (ResponseCode.NO_MESSAGE, "gone")))
+
+    pair.cluster.rules.insert(0, fail)
+    for broker in "abab":
+        pair.store(b"x", broker=broker)
+    async with consumer_of(pair.cluster) as consumer:
+        messages = [*await consumer.receive(), *await consumer.receive()]
+        with pytest.raises(BrokerError, match="no disk") as failed:
+            await consumer.ack(sorted(messages, key=lambda message: message.receipt.broker_name))
+    (note,) = failed.value.__notes__
+    assert "gone" in note
+
+
+def test_errors_of_several_requests_are_one() -> None:
+    def void(offset: int) -> ReceiptExpiredError:
+        return ReceiptExpiredError([PoppedMessage("T", b"", queue_offset=offset)])
+
+    named = joined([void(0), void(1), void(2)])
+    assert isinstance(named, ReceiptExpiredError)
+    assert [message.queue_offset for message in named.messages] == [0, 1, 2]
+    many = joined([BrokerError("a", 1, str(number % 20)) for number in range(100)])
+    assert "answered 1: 0" in str(many)
+    assert len(many.__notes__) == 9
+    assert many.__notes__[-1] == "and 12 errors more"
+    noted = BrokerError("b", 1, "b")
+    noted.add_note("beside it")
+    assert joined([BrokerError("a", 1, "a"), noted]).__notes__ == ["b answered 1: b", "beside it"]
 
 
 async def test_a_message_that_came_again_has_its_first_topic(cluster: FakeCluster, pops: FakePops) -> None:
