@@ -59,10 +59,11 @@ def joined(errors: Sequence[BaseException]) -> BaseException:
 
 
 class _Answer(NamedTuple):
-    """The answer of a broker."""
+    """The answer of a broker. It was asked at the monotonic time `asked_at`."""
 
     command: RemotingCommand
     address: str
+    asked_at: float
 
     def check(self, messages: Sequence[PoppedMessage]) -> None:
         """Raise unless the broker has done what it was asked for `messages`."""
@@ -205,7 +206,7 @@ class Settling:
             invisible_ms=told.invisible_time,
             revive_queue=told.revive_qid,
         )
-        message.renew(changed, time.monotonic() + invisible_ms / 1000)
+        message.renew(changed, answer.asked_at + invisible_ms / 1000)
 
     async def _reject(self, message: PoppedMessage) -> None:
         fields = send_back_fields(message, self._group, DEAD_LETTER_LEVEL, ConsumeRetry(max_reconsume_times=0))
@@ -257,8 +258,9 @@ class Settling:
                         f"of topic {message.topic}; it comes again after its invisible time",
                         may_pass=True,
                     )
-                request = RemotingCommand.request(code, fields, body)
-                return _Answer(await self._client.invoke(address, request, timeout_ms or self._timeout_ms), address)
+                request, asked_at = RemotingCommand.request(code, fields, body), time.monotonic()
+                command = await self._client.invoke(address, request, timeout_ms or self._timeout_ms)
+                return _Answer(command, address, asked_at)
             except (ConnectError, RequestTimeoutError, RouteError) as error:
                 failures += 1
                 pause_s = backoff_ms(failures, random.random()) / 1000

@@ -329,6 +329,29 @@ def test_no_batch_is_more_than_a_broker_takes(pops_of: int, bits: int, batches: 
     assert {json.loads(body)["brokerName"] for body, _ in bodies} == {"a"}
 
 
+async def test_a_changed_time_runs_from_the_request_on(cluster: FakeCluster, pops: FakePops) -> None:
+    """The broker counts from the request. Its answer may take long."""
+    held: list[tuple[FakeBroker, RemotingCommand]] = []
+
+    def hold(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
+        if request.code != CHANGE or held:
+            return None
+        held.append((broker, request))
+        return NoAnswer.SILENCE
+
+    cluster.rules.insert(0, hold)
+    pops.store(b"x")
+    async with consumer_of(cluster) as consumer:
+        (message,) = await consumer.receive()
+        changing = asyncio.create_task(consumer.change_invisible(message, 90_000))
+        await until(lambda: held, "the broker has the request")
+        asked_before = time.monotonic()
+        await asyncio.sleep(0.05)  # span: the time to the answer
+        cluster.serve(held[0][0], held[0][0].peers[0], held[0][1])
+        await changing
+    assert message.expires_at <= asked_before + 90
+
+
 async def test_a_nack_gives_the_message_back(cluster: FakeCluster, pops: FakePops) -> None:
     pops.store(b"x")
     async with consumer_of(cluster) as consumer:
