@@ -356,7 +356,7 @@ class PushConsumer:
         await self._held.end_renewals(REQUESTS_S)
         self._held.give_back_all()
         if left := await self._held.acks.flush(REQUESTS_S):
-            log.warning("group %s: %d acknowledgements are not sent: the messages come again", self.group, left)
+            log.warning("group %s: %d acknowledgements have no answer: the messages may come again", self.group, left)
 
     def _abandon(self, delivery: PopDelivery, error: ReceiptExpiredError) -> None:
         """Tell a handler that its message is lost."""

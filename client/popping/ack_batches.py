@@ -27,6 +27,7 @@ class AckBatches:
         self._send = send
         self._linger_s = linger_s
         self._pending: dict[str, list[PoppedMessage]] = {}  # by broker name
+        self._sent: dict[str, list[PoppedMessage]] = {}  # without an answer so far
         self._full: dict[str, Signal] = {}
         self._senders: dict[str, Task[None]] = {}
         self._is_hurried = False
@@ -45,14 +46,14 @@ class AckBatches:
             self._full[broker].wake()
 
     async def flush(self, timeout_s: float) -> int:
-        """Send all, without lingering from now on. Return the number of messages that are left after the time."""
+        """Send all, without lingering from now on. Return the number of messages without an answer after the time."""
         self._is_hurried = True
         for full in self._full.values():
             full.wake()
         deadline = time.monotonic() + timeout_s
         while self._senders and (left_s := deadline - time.monotonic()) > 0:
             await wait(list(self._senders.values()), left_s)
-        left = sum(map(len, self._pending.values()))
+        left = sum(map(len, [*self._pending.values(), *self._sent.values()]))
         for sender in self._senders.values():
             sender.cancel()
         return left
@@ -62,11 +63,15 @@ class AckBatches:
             while pending := self._pending[broker]:
                 if self._linger_s and not self._is_hurried and len(pending) < BATCH_MAX:
                     await self._full[broker].wait(self._linger_s)
-                batch, self._pending[broker] = self._pending[broker], []
-                if again := await self._send_batch(batch):
+                batch = self._sent[broker] = self._pending[broker]
+                self._pending[broker] = []
+                again = await self._send_batch(batch)
+                del self._sent[broker]
+                if again:
                     self._pending[broker] = again + self._pending[broker]
                     await self._full[broker].wait(AGAIN_PAUSE_S)
         finally:
+            self._sent.pop(broker, None)
             del self._senders[broker]
 
     async def _send_batch(self, batch: list[PoppedMessage]) -> list[PoppedMessage]:
