@@ -72,7 +72,8 @@ class HeldMessages:
                 delivery.lease.keep()
                 return delivery
             delivery.lease.lose()
-            self._lose(delivery, None)
+            self._forget_lost(delivery)
+            self._log_lost(ReceiptExpiredError([delivery.message]))
             self.inbox.free(delivery)
         return None
 
@@ -236,14 +237,22 @@ class HeldMessages:
         self._sooner.wake()
 
     def _lose(self, delivery: PopDelivery, error: ReceiptExpiredError | None) -> None:
+        waited = self.inbox.take_out(delivery)
+        self._forget_lost(delivery)
+        lost = error or ReceiptExpiredError([delivery.message])
+        if waited:
+            self._log_lost(lost)
+        else:
+            self.on_lost(delivery, lost)
+
+    def _forget_lost(self, delivery: PopDelivery) -> None:
         self._leases.remove(delivery)
         self._by_message.pop(id(delivery.message), None)
         self._give_back_behind(delivery)
-        lost = error or ReceiptExpiredError([delivery.message])
-        if self.inbox.take_out(delivery):
-            log.info("group %s: %s", self._group, lost)
-        else:
-            self.on_lost(delivery, lost)
+
+    def _log_lost(self, lost: ReceiptExpiredError) -> None:
+        """Log the loss of a message that no handler has begun."""
+        log.warning("group %s: %s", self._group, lost)
 
     def _give_back_behind(self, delivery: PopDelivery) -> None:
         """Keep the order: the messages behind one that comes again come behind it again."""

@@ -741,6 +741,48 @@ async def test_an_ordered_message_whose_batch_is_another_member_s_is_lost(cluste
     assert pops.acked == []
 
 
+@ONLY_ASYNCIO
+async def test_the_loss_of_an_ordered_message_that_waits_is_logged(
+    cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its renewal is refused while the message before it is handled. The one behind it goes back."""
+
+    def refuse_second(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        is_second = request.code == CHANGE and request.ext_fields["offset"] == "1"
+        return refuse(request, ResponseCode.NO_MESSAGE, "gone") if is_second else None
+
+    cluster.rules.insert(0, refuse_second)
+    free = asyncio.Event()
+
+    async def handle(message: MessageExt) -> None:
+        await free.wait()
+
+    async with consumer_of(cluster, ordered=True, invisible_ms=SHORT_MS) as consumer:
+        running = asyncio.create_task(consumer.run(handle, concurrency=1))
+        await until(lambda: cluster.broker.asked(POP), "a handler asks")
+        client_of(consumer)._held.take(popped(pops, 3))
+        await until(lambda: (("T", 0, 2), 0) in pops.changed, "the third one is given back")
+        free.set()
+        await consumer.close()
+        await running
+    assert "queue 0, offset 1" in caplog.text
+    assert "gone" in caplog.text
+
+
+@ONLY_ASYNCIO
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_the_loss_of_a_message_that_no_handler_has_begun_is_logged(
+    cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture, ordered: bool
+) -> None:
+    """The process was too busy for its renewal."""
+    async with consumer_of(cluster, ordered=ordered) as consumer:
+        (late,) = popped(pops, 1, invisible_ms=0)
+        held = client_of(consumer)._held
+        held.take([late])
+        assert held.claim() is None
+    assert "queue 0, offset 0" in caplog.text
+
+
 # ---- arguments, observers ----
 
 
