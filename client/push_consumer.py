@@ -284,6 +284,7 @@ class PushConsumer:
         delivery = self._found(message)
         if delivery is None or not self._held.ack(delivery):
             return False
+        delivery.is_told = True
         self._tell_end(delivery, None)
         return True
 
@@ -294,24 +295,33 @@ class PushConsumer:
         """
         check_numbers(0, INVISIBLE_MS_MAX, delay_ms=delay_ms)
         self._check_open()
-        delivery = self._found(message)
-        if delivery is None or not await self._held.come_again(delivery, delay_ms):
+        if (delivery := self._found(message)) is None:
             return False
-        self._tell_end(delivery, NackedError(f"given back, for {delay_ms} ms from now"))
-        return True
+        delivery.is_told = True  # the handler may return before this call
+        try:
+            return await self._held.come_again(delivery, delay_ms)
+        finally:
+            self._tell_end(delivery, NackedError(f"given back, for {delay_ms} ms from now"))
 
     async def reject(self, message: PoppedMessage) -> bool:
         """Store the message among the dead letters of the group (`%DLQ%group`), then acknowledge it.
 
-        False if it has ended otherwise. Raises `RingmqError` if the broker does not answer or refuses: the message is
-        held as before then, and a dead letter may exist.
+        False if it has ended otherwise. Raises `RingmqError` if the broker does not answer or refuses. A dead letter
+        may exist then. The message is held as before, or comes again at its time if its handler has returned.
         """
         self._check_open()
-        delivery = self._found(message)
-        if delivery is None or not await self._held.reject(delivery):
+        if (delivery := self._found(message)) is None:
             return False
+        delivery.is_told = True  # as in `nack`
+        try:
+            is_rejected = await self._held.reject(delivery)
+        except BaseException as error:
+            delivery.is_told = delivery.is_free
+            if delivery.is_free:
+                self._tell_end(delivery, error)
+            raise
         self._tell_end(delivery, RejectMessage())
-        return True
+        return is_rejected
 
     def holds(self, message: PoppedMessage) -> bool:
         """True while the message is this member's: it has not ended, and its time is not over. Any thread may ask."""
@@ -371,7 +381,6 @@ class PushConsumer:
 
     def _tell_end(self, delivery: PopDelivery, error: BaseException | None) -> None:
         """Tell interceptors of an end that the application has chosen."""
-        delivery.is_told = True
         for interceptor in self._interceptors:
             run_quietly(interceptor.after_consume, self.group, [delivery.message], error)
 

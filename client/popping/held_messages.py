@@ -129,8 +129,8 @@ class HeldMessages:
     async def reject(self, delivery: PopDelivery) -> bool:
         """Store the message among the dead letters. False if it has ended otherwise.
 
-        Raises `RingmqError` if the broker does not answer or refuses, or the error of a hook: the message is held as
-        before then.
+        Raises `RingmqError` if the broker does not answer or refuses, or the error of a hook. Then the message is held
+        as before for its handler. Without one it comes again when its time is over.
         """
         if not self._settle(delivery):
             return False
@@ -138,7 +138,10 @@ class HeldMessages:
         try:
             await self._settling.reject(delivery.message)
         except Exception:
-            self._hold_again(delivery)
+            if delivery.is_free:
+                self._give_back_behind(delivery)
+            else:
+                self._hold_again(delivery)
             raise
         return True
 

@@ -36,7 +36,8 @@ class _Line:
 class PopDelivery:
     """A popped message on its way through a handler. `renewal` is the request for more time that is under way.
 
-    `is_told`: the application has settled the message itself, and interceptors know of it.
+    `is_told`: the application settles the message itself, and interceptors learn of it by that. `is_free`: no handler
+    and no loop has the message any more.
     """
 
     message: PoppedMessage
@@ -44,6 +45,7 @@ class PopDelivery:
     line: _Line | None = None
     renewal: Task[None] | None = None
     is_told: bool = False
+    is_free: bool = False
 
     @property
     def queue(self) -> MessageQueue:
@@ -122,6 +124,7 @@ class PopInbox:
 
     def free(self, delivery: PopDelivery) -> None:
         """Let the next message of an ordered queue have its turn: this one has ended."""
+        delivery.is_free = True
         if (line := delivery.line) is None:
             return
         line.is_busy = False

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import (
+    BrokerError,
     ClientClosedError,
     ClientMetrics,
     ConnectionSettings,
@@ -331,6 +332,97 @@ async def test_a_handler_may_settle_its_message_itself(cluster: FakeCluster, pop
     assert pops.changed == [(("T", 0, 0), 5000)]
     assert pops.acked == []
     assert len(seen.ended) == 1
+
+
+@ONLY_ASYNCIO
+@pytest.mark.parametrize(
+    "settle",
+    [lambda consumer, message: consumer.nack(message, 5000), lambda consumer, message: consumer.reject(message)],
+)
+async def test_a_settlement_that_its_handler_does_not_await_is_told_once(
+    cluster: FakeCluster, pops: FakePops, settle: Any
+) -> None:
+    asked: list[tuple[FakeBroker, RemotingCommand]] = []
+
+    def hold(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
+        if request.code not in (CHANGE, SEND_BACK):
+            return None
+        if request not in [held for _, held in asked]:
+            asked.append((broker, request))
+            return NoAnswer.SILENCE
+        return ok(request) if request.code == SEND_BACK else None
+
+    cluster.rules.insert(0, hold)
+    seen, tasks = Seen(), []
+    pops.store(b"later")
+    consumer = consumer_of(cluster, seen=seen)
+
+    async def handle(message: Any) -> None:
+        tasks.append(asyncio.create_task(settle(consumer, message)))
+        await until(lambda: asked, "the request is under way")
+
+    async with consumer:
+        running = asyncio.create_task(consumer.run(handle))
+        await until(lambda: asked and not client_of(consumer)._runner._running, "the handler has returned")
+        assert seen.ended == []
+        cluster.serve(asked[0][0], asked[0][0].peers[0], asked[0][1])
+        assert await tasks[0] is True
+        await consumer.close()
+        await running
+    assert [name for name, _ in seen.ended] == [b"later"]
+    assert seen.ended[0][1] is not None
+
+
+@ONLY_ASYNCIO
+async def test_a_failed_rejection_behind_its_handler_holds_no_message(cluster: FakeCluster, pops: FakePops) -> None:
+    """It would be renewed for an hour. So it comes again at its time, and interceptors learn of the failure."""
+    asked: list[RemotingCommand] = []
+
+    def hold(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
+        if request.code != SEND_BACK:
+            return None
+        if request in asked:
+            return refuse(request, ResponseCode.NO_PERMISSION, "not yet")
+        asked.append(request)
+        return NoAnswer.SILENCE
+
+    cluster.rules.insert(0, hold)
+    seen, tasks = Seen(), []
+    pops.store(b"bad")
+    consumer = consumer_of(cluster, seen=seen)
+
+    async def handle(message: Any) -> None:
+        tasks.append(asyncio.create_task(consumer.reject(message)))
+        await until(lambda: asked, "the request is under way")
+
+    async with consumer:
+        running = asyncio.create_task(consumer.run(handle))
+        await until(lambda: asked and not client_of(consumer)._runner._running, "the handler has returned")
+        cluster.serve(cluster.broker, cluster.broker.peers[0], asked[0])
+        with pytest.raises(BrokerError, match="not yet"):
+            await tasks[0]
+        assert len(client_of(consumer)._held._leases) == 0
+        await consumer.close()
+        await running
+    assert seen.ended == [(b"bad", BrokerError)]
+    assert pops.acked == []
+
+
+@ONLY_ASYNCIO
+async def test_a_failed_rejection_leaves_the_message_to_its_handler(cluster: FakeCluster, pops: FakePops) -> None:
+    cluster.rules.insert(0, answers(SEND_BACK, lambda request: refuse(request, ResponseCode.NO_PERMISSION, "no")))
+    seen = Seen()
+    pops.store(b"bad")
+    consumer = consumer_of(cluster, seen=seen)
+
+    async def handle(message: Any) -> None:
+        with pytest.raises(BrokerError):
+            await consumer.reject(message)
+        assert client_of(consumer).holds(message)
+
+    async with consumer:
+        await run_until(consumer, lambda: pops.acked, handle)
+    assert seen.ended == [(b"bad", None)]
 
 
 async def test_a_handler_over_its_time_has_failed(cluster: FakeCluster, pops: FakePops) -> None:
