@@ -462,8 +462,7 @@ class PushConsumer(_HandlingMember[async_push_consumer.PushConsumer]):
         super().__init__(client, f"push consumer {group}")
 
     def __iter__(self) -> Iterator[PoppedMessage]:
-        while (message := self._next_message()) is not None:
-            yield message
+        return iter(self._next_message, None)  # no generator: an interrupt in it would come behind the call
 
     def _next_message(self) -> PoppedMessage | None:
         try:

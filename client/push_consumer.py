@@ -34,7 +34,7 @@ from ringmq.client.popping.pop_requests import POP_MESSAGES_MAX
 from ringmq.client.popping.popped_message import PoppedMessage
 from ringmq.client.producer import Producer
 from ringmq.client.retry import backoff_ms
-from ringmq.client.runtimes.runtime import Task, create_task, sleep
+from ringmq.client.runtimes.runtime import Task, create_task, sleep, when_interrupted
 from ringmq.client.runtimes.waiting import stop_all
 from ringmq.client.settings import ConnectionSettings
 from ringmq.client.simple_consumer import DRAIN_TIMEOUT_MS, INVISIBLE_MS, INVISIBLE_MS_MAX, WAIT_MS, NackedError
@@ -143,6 +143,7 @@ class PushConsumer:
         )  # fmt: skip
         self._observers.start()
         self._started = True
+        when_interrupted(self._take_back_from_loops)
         try:
             await member.join()
             self._check_started()
@@ -390,6 +391,11 @@ class PushConsumer:
         if self._held.ack(delivery):
             self._tell_end(delivery, None)
         self._held.inbox.free(delivery)
+
+    def _take_back_from_loops(self, call: object) -> None:
+        """Let messages come again of which a loop may not know: an interrupt has stopped a call on its way."""
+        self._handed_over.clear()
+        self._held.repair(set() if self._runner is None else self._runner.claimed())
 
     def _serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         return self._admin_requests.serve(address, request)

@@ -194,6 +194,10 @@ class HandlerRunner(Generic[D]):
         while self._waiting:
             self._deliveries.put_back(heapq.heappop(self._waiting)[2])
 
+    def claimed(self) -> set[D]:
+        """Return the messages that handlers have, or that wait for a repetition."""
+        return {*self._running, *self._settling, *(delivery for _, _, delivery in self._waiting)}
+
     async def wait_idle(self, concerns: Callable[[D], bool], timeout_s: float) -> None:
         """Wait until no handler runs for a delivery that `concerns` is true of, or the time is over."""
         await self._wait_until(

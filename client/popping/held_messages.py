@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Protocol
 
 from ringmq.client.errors import ReceiptExpiredError, RingmqError
@@ -162,6 +162,13 @@ class HeldMessages:
         left = list(self._leases)
         self.give_back(left)
         return len(left)
+
+    def repair(self, claimed: Set[PopDelivery]) -> None:
+        """Give back messages that neither wait nor are `claimed`: an interrupt has stopped the call that took them."""
+        waiting = self.inbox.repair(claimed)
+        for stray in [delivery for delivery in self._leases if delivery not in waiting and delivery not in claimed]:
+            self._give_back_behind(stray)
+            self.give_back([stray])
 
     # ---- time ----
 

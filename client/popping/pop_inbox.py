@@ -7,6 +7,7 @@ In an ordered inbox one message of a queue is handled at a time, in the order of
 """
 
 from collections import deque
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from ringmq.client.consuming.pull_decoding import queue_of
@@ -195,6 +196,25 @@ class PopInbox:
         for behind in found:
             self._account(behind, -1)
         return found
+
+    def repair(self, claimed: Set[PopDelivery]) -> set[PopDelivery]:
+        """Complete what an interrupt has stopped between two steps: counts, turns, wakes. Return what waits.
+
+        `claimed` are those that handlers have.
+        """
+        busy = [delivery.line for delivery in claimed]
+        waiting = set(self._waiting)
+        self._turns.clear()
+        for line in self._lines.values():
+            waiting.update(line.waiting)
+            line.is_busy = line in busy
+            if line.waiting:
+                self._offer(line)
+        self.count = len(waiting)
+        self.bytes_held = sum(len(delivery.message.body) for delivery in waiting)
+        self._arrived.wake(self.count)
+        self._room_changed.wake()
+        return waiting
 
     def close(self) -> None:
         """End all waits."""

@@ -53,13 +53,17 @@ class Signal:
         return waiter.done()
 
     def wake(self, count: int | None = None) -> None:
-        """Wake `count` waiters, or all."""
+        """Wake `count` waiters, or all.
+
+        A waiter leaves the line in the last step. If an interrupt stops this, the next wake completes it.
+        """
         waiters, woken = self._waiters, 0
         while waiters and (count is None or woken < count):
-            waiter = waiters.popleft()
-            if not waiter.done():
+            waiter = waiters[0]
+            if not waiter.cancelled():
                 waiter.set_result(None)
                 woken += 1
+            waiters.popleft()
 
 
 class PushedTasks:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from ringmq.client import ClientClosedError, ConsumeFrom, Message, MessageExt, MessageQueue, blocking
+from ringmq.client.popping.lease import Use
 from ringmq.client.producing.in_flight_limit import InFlightLimit
 from ringmq.client.runtimes import runtime, thread_loop
 from ringmq.client.runtimes.monitor import MonitorCondition
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from tests.client.blocked_threads import wait_blocked
+from tests.client.fake_pops import FakePops
 from tests.client.threaded_cluster import threaded_cluster
 from tests.waiting import wait_until
 
@@ -415,3 +417,40 @@ def test_a_signal_handler_that_closes_its_consumer_ends_a_loop_over_it() -> None
                 if len(seen) == 5:
                     waits.set()
         assert cluster.broker.committed["g", "T", 0] == len(seen) == 5
+
+
+POPPING = (
+    "client/blocking.py", "client/push_consumer.py", "popping/held_messages.py", "popping/pop_inbox.py",
+    "popping/lease.py", "runtimes/thread_tasks.py",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_interrupt_at_any_line_of_a_loop_by_pop_loses_no_message(ordered: bool) -> None:
+    """A message that did not reach the application is not acknowledged, and none is renewed without a user."""
+
+    def held_and_used() -> tuple[int, int]:
+        held = consumer._client._held
+        renewed = [delivery for delivery in held._leases if delivery.lease.use is not Use.SETTLED]
+        return len(renewed), held.inbox.count + len(consumer._client._handed_over)
+
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        pops = FakePops(cluster)
+        for number in range(400):
+            pops.store(b"%d" % number)
+        with blocking.PushConsumer("T", cluster.namesrv, "g", ordered=ordered) as consumer:
+            messages = iter(consumer)
+            seen, number = [next(messages).queue_offset], 0
+            while True:
+                number += 1
+                interrupt = InterruptAt(number, *POPPING)
+                with contextlib.suppress(KeyboardInterrupt), interrupt:
+                    seen.append(next(messages).queue_offset)
+                seen.append(next(messages).queue_offset)
+                held, used = consumer._call(held_and_used)
+                assert held == used, f"line {number}"
+                if not interrupt.happened:
+                    break
+            assert number > 30
+        assert {offset for _, _, offset in pops.acked} <= set(seen)
