@@ -397,6 +397,9 @@ def sdk_row(mode: str) -> Run:
     return run
 
 
+SDK_POP_METRICS = ("to_round_trips", "to_handlers", "cpu_us", "cpu_to_sleeps")
+
+
 def sdk_pop_row(mode: str) -> Run:
     """Return a run of the SDK's consumer by POP in one process, over a topic of 1 KiB messages."""
 
@@ -405,9 +408,10 @@ def sdk_pop_row(mode: str) -> Run:
         if not_filled := _filled(context, target, topic):
             return not_filled
         report = _sdk_report(context, target, topic, mode)
-        values = {name: float(report[name]) for name in (RATE, "to_round_trips") if name in report}
-        twice = report["duplicates"]
-        return Measurement(values, ok=not twice, note=f"{twice} messages came twice" if twice else "", raw=report)
+        values = {name: float(report[name]) for name in (RATE, *SDK_POP_METRICS) if name in report}
+        faults = {"messages came twice": report["duplicates"], "warnings of the SDK": report.get("warnings", 0)}
+        note = ", ".join(f"{count} {what}" for what, count in faults.items() if count)
+        return Measurement(values, ok=not note, note=note, raw=report)
 
     return run
 

@@ -3,16 +3,18 @@
 import argparse
 import asyncio
 import json
+import logging
 import time
 import zlib
 
-from ringmq.client import ConsumeFrom, Consumer, Message, Producer, SimpleConsumer, blocking
+from ringmq.client import ConsumeFrom, Consumer, Message, MessageExt, Producer, PushConsumer, SimpleConsumer, blocking
 
 BATCH = 20
 BATCHES_IN_FLIGHT = 16
 PIPELINE = 256
 BODY_BYTES = 1024
 BODIES = 256
+HANDLERS, HANDLER_S = 64, 0.001
 CHUNK = 4096  # messages between two looks at the clock
 FILLER = (b"127.0.0.1 - - GET /presentations/logstash HTTP/1.1 200 7697 " * 20)[: BODY_BYTES - 16]
 
@@ -131,20 +133,20 @@ async def measure_pops(namesrv: str, topic: str, tasks: int, count: int, seconds
     """Receive `count` messages at a time by POP and acknowledge them together, in `tasks` tasks with one consumer.
 
     The topic has enough messages. Time runs from the first acknowledgement on. `duplicates` are messages that came
-    twice.
+    twice. `cpu_us` is the processor time of this process for a message.
     """
     seen: set[tuple[str, int, int]] = set()
     done = duplicates = 0
-    begin, deadline = 0.0, float("inf")
+    begin, deadline, cpu_s = 0.0, float("inf"), 0.0
     group = f"sdk_pops_{topic}_{time.time_ns()}"
     async with SimpleConsumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
 
         async def work() -> None:
-            nonlocal done, duplicates, begin, deadline
+            nonlocal done, duplicates, begin, deadline, cpu_s
             while time.monotonic() < deadline and (messages := await consumer.receive(count, wait_ms=1000)):
                 await consumer.ack(messages)
                 if not begin:
-                    begin = time.monotonic()
+                    begin, cpu_s = time.monotonic(), time.process_time()
                     deadline = begin + seconds
                 else:
                     done += len(messages)
@@ -153,8 +155,75 @@ async def measure_pops(namesrv: str, topic: str, tasks: int, count: int, seconds
                 duplicates += len(messages) - (len(seen) - known)
 
         await asyncio.gather(*(work() for _ in range(tasks)))
-        elapsed = time.monotonic() - begin
-    return {"messages": done, "messages_per_s": done / elapsed, "duplicates": duplicates}
+        elapsed, cpu_s = time.monotonic() - begin, time.process_time() - cpu_s
+    rate, cpu_us = done / elapsed, 1e6 * cpu_s / max(1, done)
+    return {"messages": done, "messages_per_s": rate, "duplicates": duplicates, "cpu_us": cpu_us}
+
+
+class Warnings(logging.Handler):
+    """Counts the warnings of the SDK, such as acknowledgements without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count one."""
+        self.count += 1
+
+
+async def sleeps_cpu_us(seconds: float) -> float:
+    """Return the processor time for a sleep of `HANDLER_S`, in `HANDLERS` tasks that do nothing else."""
+    count, deadline, cpu_s = 0, time.monotonic() + seconds, time.process_time()
+
+    async def work() -> None:
+        nonlocal count
+        while time.monotonic() < deadline:
+            await asyncio.sleep(HANDLER_S)
+            count += 1
+
+    await asyncio.gather(*(work() for _ in range(HANDLERS)))
+    return 1e6 * (time.process_time() - cpu_s) / count
+
+
+async def measure_push(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
+    """Handle messages by POP in `HANDLERS` handlers that sleep `HANDLER_S`, and acknowledge them.
+
+    `to_handlers` is the share of the messages that the handlers could do, `cpu_to_sleeps` the processor time for a
+    message by that for its sleep alone. The topic has enough messages. Time runs from the first message on, to the
+    answer of the last acknowledgement. `warnings` counts what the SDK has reported.
+    """
+    sleep_us, warnings = await sleeps_cpu_us(seconds / 5), Warnings()
+    logging.getLogger("ringmq.client").addHandler(warnings)
+    seen: set[tuple[str, int, int]] = set()
+    done, begin, begin_cpu_s, over = 0, 0.0, 0.0, asyncio.Event()
+
+    async def handle(message: MessageExt) -> None:
+        nonlocal done, begin, begin_cpu_s
+        if not begin:
+            begin, begin_cpu_s = time.monotonic(), time.process_time()
+            asyncio.get_running_loop().call_later(seconds, over.set)
+        await asyncio.sleep(HANDLER_S)
+        seen.add((message.broker_name, message.queue_id, message.queue_offset))
+        done += 1
+
+    group = f"sdk_push_{topic}_{time.time_ns()}"
+    async with PushConsumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
+        running = asyncio.create_task(consumer.run(handle, concurrency=HANDLERS))
+        await over.wait()
+        await consumer.close()
+        await running
+    elapsed, cpu_us = time.monotonic() - begin, 1e6 * (time.process_time() - begin_cpu_s) / done
+    rate = done / elapsed
+    return {
+        "messages": done,
+        "messages_per_s": rate,
+        "to_handlers": rate * HANDLER_S / HANDLERS,
+        "cpu_us": cpu_us,
+        "cpu_to_sleeps": cpu_us / sleep_us,
+        "duplicates": done - len(seen),
+        "warnings": warnings.count,
+    }
 
 
 async def measure_pop_one(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
@@ -176,6 +245,7 @@ async def measure_pop_one(namesrv: str, topic: str, seconds: float) -> dict[str,
 POPS = {"pop-batch": (1, 32), "pop-tasks": (64, 1)}
 """Mode -> tasks of one consumer, messages of a pop."""
 POP_ONE = "pop-one"
+PUSH = "push"
 
 
 def main() -> None:
@@ -183,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--mode", choices=[*sorted(MODES), "one", "consume", *POPS, POP_ONE], default="batch")
+    parser.add_argument("--mode", choices=[*sorted(MODES), "one", "consume", *POPS, POP_ONE, PUSH], default="batch")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--messages", type=int, default=0, help="how many there are to consume")
     options = parser.parse_args()
@@ -193,6 +263,8 @@ def main() -> None:
         report = asyncio.run(measure_pops(options.namesrv, options.topic, *POPS[options.mode], options.seconds))
     elif options.mode == POP_ONE:
         report = asyncio.run(measure_pop_one(options.namesrv, options.topic, options.seconds))
+    elif options.mode == PUSH:
+        report = asyncio.run(measure_push(options.namesrv, options.topic, options.seconds))
     elif options.mode == "consume":
         report = asyncio.run(measure_consume(options.namesrv, options.topic, options.messages, options.seconds))
     else:

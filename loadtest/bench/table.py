@@ -132,6 +132,8 @@ ROWS: tuple[BenchRow, ...] = (
              "msg/s", goals(f"{RATE} >=6000"), sdk_pop_row("pop-tasks"), POPPING[1:]),
     BenchRow("sdk-pop-one", "Python SDK, one message after the other with its ack; ratio to sends one after the other",
              "to_round_trips", "x", goals("to_round_trips >=0.45"), sdk_pop_row("pop-one"), POPPING[1:]),
+    BenchRow("sdk-push", "PushConsumer, 64 handlers of 1 ms in one process, 1 KiB; ratio to 64,000/s",
+             "to_handlers", "x", goals("to_handlers >=0.15, cpu_to_sleeps <=10"), sdk_pop_row("push"), POPPING[1:]),
     BenchRow("idle", "CPU of the broker with 1,000 idle connections", "cpu_percent", "%", goals("cpu_percent <=1"),
              idle_row),
     BenchRow("memory", "private memory of all processes after 10M messages", "total_mib", "MiB",

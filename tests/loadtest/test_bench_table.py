@@ -142,6 +142,8 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("sdk-pop-batch", "messages_per_s"): ">=20000",
         ("sdk-pop-tasks", "messages_per_s"): ">=6000",
         ("sdk-pop-one", "to_round_trips"): ">=0.45",
+        ("sdk-push", "to_handlers"): ">=0.15",
+        ("sdk-push", "cpu_to_sleeps"): "<=10",
         ("idle", "cpu_percent"): "<=1",
         ("memory", "total_mib"): "<=250",
         ("sync", "messages_per_s"): ">=3x stock",
