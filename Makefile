@@ -111,6 +111,11 @@ bench-sdk: ## our Python SDK beside PyPI's rocketmq 0.4.4, one process each, one
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.sdk $(SDK_BENCH_ARGS)
 
+.PHONY: bench-proxy
+bench-proxy: ## our SimpleConsumer beside PyPI's rocketmq-python-client 5.1.2 and RocketMQ's proxy; PROXY_BENCH_ARGS="--rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "bench" $(BIN)/python -m tests.proxy.receive_bench $(PROXY_BENCH_ARGS)
+
 .PHONY: bench-versions
 bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKOUT VERSIONS_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test

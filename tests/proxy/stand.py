@@ -65,7 +65,7 @@ Counts = Mapping[str, Mapping[str, int]]
 """Counts by name, by case."""
 
 
-def start_proxy(namesrv: str, home: Path, **settings: object) -> StockServer:
+def start_proxy(namesrv: str, home: Path, heap_mb: int = HEAP_MB, **settings: object) -> StockServer:
     """Start a proxy for the cluster of `namesrv`. It serves gRPC on the port of the result."""
     home.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -75,7 +75,7 @@ def start_proxy(namesrv: str, home: Path, **settings: object) -> StockServer:
     libraries = pom_classpath(HERE / "proxy-pom.xml", "proxy")
     # The binary header has 16 bits for a code, too few for those of POP.
     jvm = (f"-DRMQ_PROXY_HOME={home}", "-XX:MaxDirectMemorySize=128m", *servers.JSON_HEADERS)
-    command = java_command(PROXY_MAIN, "-pc", str(file), home=home, heap_mb=HEAP_MB, jvm=jvm, libraries=libraries)
+    command = java_command(PROXY_MAIN, "-pc", str(file), home=home, heap_mb=heap_mb, jvm=jvm, libraries=libraries)
     return start_java_server(command, port, home, ready_line=PROXY_READY)
 
 
