@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.cli import message_body
-from ringmq.client import Message, MessageExt, blocking
+from ringmq.client import ConsumeFrom, Message, MessageExt, PoppedMessage, blocking
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
@@ -123,12 +123,12 @@ def test_a_message_that_is_not_there_stops_a_resend(broker: RunningBroker) -> No
 def test_an_interrupted_resend_goes_on_where_it_ended(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     name, sent, interrupted = str(listed(broker, "dlq")[0]["broker"]), list[int](), [KeyboardInterrupt()]
 
-    async def send_back(admin: object, group: str | None, found: commands.Failed) -> None:
+    async def send(_: object, found: commands.Failed) -> None:
         if len(sent) == 1 and interrupted:
             raise interrupted.pop()
         sent.append(found.message.queue_offset)
 
-    monkeypatch.setattr(commands, "_send_back", send_back)
+    monkeypatch.setattr(commands.Resends, "send", send)
     command = ["resend", "billing", "--all", "--namesrv", broker.namesrv]
     ended = CliRunner().invoke(commands.dlq, command)
     assert ended.exit_code == 1 and f"1 messages were resent; go on with --all --from {name}:0:1" in ended.output
@@ -169,3 +169,35 @@ def test_dead_letters_of_a_namespace(broker: RunningBroker) -> None:
     wait_until(lambda: len(messages_of(broker.address, retry, 1)) == 1, "it comes again")
     assert messages_of(broker.address, retry, 1)[0].properties["RETRY_TOPIC"] == "shop%Orders"
     assert len(messages_of(broker.address, "%RETRY%billing", 1)) == before, "other groups get nothing"
+
+
+def test_dead_letters_of_a_group_that_pops_come_to_its_pops(broker: RunningBroker) -> None:
+    """Its members read no `%RETRY%group`. One dead letter has come again before, and the other one has not."""
+    make_topic(broker.address, "Popped", 1)
+    with blocking.Producer(broker.namesrv) as producer:
+        producer.send_batch([Message("Popped", b"twice"), Message("Popped", b"once", {"KEYS": "k"})])
+
+    def popper() -> blocking.SimpleConsumer:
+        return blocking.SimpleConsumer("Popped", broker.namesrv, "poppers", consume_from=ConsumeFrom.FIRST)
+
+    with popper() as consumer:
+        twice, once = consumer.receive(wait_ms=10_000)
+        consumer.reject(once)
+        consumer.nack(twice)
+        (twice,) = consumer.receive(wait_ms=10_000)
+        consumer.reject(twice)
+    wait_until(lambda: len(rows_of(broker, "dlq", "poppers")) == 2, "their route")
+    assert [row["topic"] for row in rows_of(broker, "dlq", "poppers")] == ["Popped"] * 2
+    for has_members in (False, True):
+        if not has_members:
+            assert "2 messages were resent" in run(broker, "dlq", "resend", "poppers", "--all").stdout
+        with popper() as consumer:
+            if has_members:
+                assert "2 messages were resent" in run(broker, "dlq", "resend", "poppers", "--all").stdout
+            found = list[PoppedMessage]()
+            while len(found) < 2 and (popped := consumer.receive(wait_ms=10_000)):
+                consumer.ack(popped)
+                found += popped
+        assert sorted((bytes(one.body), one.topic, one.attempt, one.properties.get("KEYS")) for one in found) == [
+            (b"once", "Popped", 1, "k"), (b"twice", "Popped", 1, None),
+        ]  # fmt: skip

@@ -1,7 +1,8 @@
 """`ringmq group retry` and `ringmq group dlq`: the messages that consumers of a group have failed.
 
 A resend is a send-back (36) of the stored message, whose limit no message reaches. So the group alone gets it again,
-by its retry topic after delay level 1. The message stays where it is.
+by its retry topic after delay level 1. A group that pops gets it at once, by the retry topic of POP (`pop_resends.py`).
+The message stays where it is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ringmq.remoting import properties
 from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt, decode_messages
-from ringmq.remoting.names import dlq_topic, retry_topic
+from ringmq.remoting.names import DLQ_PREFIX, RETRY_PREFIX, dlq_topic, retry_topic
+from ringmq.services.send_back.cli.pop_resends import PopResends, topic_of
 
 RESEND_LEVEL = 1
 NO_LIMIT = 2**31 - 1
@@ -80,11 +82,12 @@ class Failed:
     def row(self) -> dict[str, Any]:
         """The row of a table."""
         message = self.message
+        wire_group = message.topic.removeprefix(DLQ_PREFIX).removeprefix(RETRY_PREFIX)
         return {
             "broker": self.broker,
             "queueId": message.queue_id,
             "offset": message.queue_offset,
-            "topic": without_namespace(self.namespace, message.properties.get(properties.RETRY_TOPIC, message.topic)),
+            "topic": without_namespace(self.namespace, topic_of(message, wire_group)),
             "reconsumeTimes": message.reconsume_times,
             "key": message.properties.get(properties.KEYS),
             "bornMs": message.born_timestamp_ms,
@@ -115,7 +118,7 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
     def show(group_name: str, place: Place, access: Access, output: str) -> None:
         _print(output, run(_show(access, topic_of(group_name), place)))
 
-    @group.command(help=f"Have {what} delivered to the group again, after delay level {RESEND_LEVEL}.")
+    @group.command(help=f"Have {what} delivered to the group again, after delay level {RESEND_LEVEL}; to pops at once.")
     @click.argument("group_name", metavar="GROUP")
     @click.option(
         "--message",
@@ -241,8 +244,10 @@ async def _resend(access: Access, topic: str, sender: str | None, places: Iterab
     async with open_admin(access.namesrv, access.settings) as admin:
         queues = await _queues(admin, topic)
         chosen = [await _at(admin, topic, queues, place) for place in sorted(set(places))]
+        resends = None if sender is None else Resends(admin, sender)
         for found in chosen:
-            await _send_back(admin, sender, found)
+            if resends is not None:
+                await resends.send(found)
     return len(chosen)
 
 
@@ -251,11 +256,13 @@ async def _resend_all(access: Access, topic: str, sender: str | None, start: Pla
     async with open_admin(access.namesrv, access.settings) as admin:
         queues = [_following(queue, start) for queue in await _queues(admin, topic)]
         total = sum(queue.end - queue.first for queue in queues)
+        resends = None if sender is None else Resends(admin, sender)
         count, place = 0, None
         try:
             async for found in _messages(admin, topic, queues):
                 place = found.place
-                await _send_back(admin, sender, found)
+                if resends is not None:
+                    await resends.send(found)
                 count, place = count + 1, place._replace(offset=place.offset + 1)
                 if count % PROGRESS_STEP == 0:
                     say(f"{count} of {total}", err=True)
@@ -274,13 +281,21 @@ def _following(queue: Queue, start: Place | None) -> Queue:
     return queue._replace(first=queue.end if is_before else max(queue.first, min(start.offset, queue.end)))
 
 
-async def _send_back(admin: Admin, group: str | None, found: Failed) -> None:
-    if group is None:
-        return
-    header = ConsumerSendMsgBackRequestHeader(
-        offset=found.message.commit_log_offset, group=group, delay_level=RESEND_LEVEL,
-        origin_msg_id=found.message.msg_id, origin_topic=found.message.topic, unit_mode=False,
-        max_reconsume_times=NO_LIMIT,
-    )  # fmt: skip
-    fields = header.encode()
-    await admin.client.call(found.address, RequestCode.CONSUMER_SEND_MSG_BACK, fields, timeout_ms=TIMEOUT_MS)
+class Resends:
+    """Has a group get failed messages again, by the topic that its members read."""
+
+    def __init__(self, admin: Admin, group: str) -> None:
+        self._admin, self._group, self._to_pops = admin, group, PopResends(admin, group)
+
+    async def send(self, found: Failed) -> None:
+        """Resend one message. Raises `RingmqError`."""
+        if await self._to_pops.send(found.address, found.message):
+            return
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=found.message.commit_log_offset, group=self._group, delay_level=RESEND_LEVEL,
+            origin_msg_id=found.message.msg_id, origin_topic=found.message.topic, unit_mode=False,
+            max_reconsume_times=NO_LIMIT,
+        )  # fmt: skip
+        fields = header.encode()
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        await self._admin.client.call(found.address, code, fields, timeout_ms=TIMEOUT_MS)
