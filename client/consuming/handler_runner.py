@@ -337,12 +337,12 @@ class HandlerRunner(Generic[D]):
     async def _failed(self, delivery: D, error: BaseException) -> None:
         message = delivery.message
         log.warning(
-            "group %s: message %s of %s (offset %d, repetition %d) failed: %s",
+            "group %s: message %s (topic %s, broker %s, queue %d, offset %d) failed at attempt %d: %s",
             self._group,
             message.msg_id,
-            delivery.queue,
+            *delivery.queue,
             message.queue_offset,
-            message.reconsume_times,
+            message.reconsume_times + 1,
             _one_line(error),
             exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
         )
@@ -438,4 +438,5 @@ def _one_line(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:
         text = "(it has no text)"
-    return f"{type(error).__name__}: {text}"
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name

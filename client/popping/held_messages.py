@@ -124,6 +124,8 @@ class HeldMessages:
             log.exception(
                 "group %s: message %s comes again when its time is over", self._group, delivery.message.msg_id
             )
+        else:
+            log.info("group %s: message %s comes again in %d ms", self._group, delivery.message.msg_id, delay_ms)
         return True
 
     async def reject(self, delivery: PopDelivery) -> bool:

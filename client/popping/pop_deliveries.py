@@ -13,6 +13,7 @@ from ringmq.client.errors import RingmqError
 from ringmq.client.popping.held_messages import HeldMessages
 from ringmq.client.popping.pop_failure import ComeAgain, after_pop_failure, check_times
 from ringmq.client.popping.pop_inbox import PopDelivery
+from ringmq.remoting.names import dlq_topic
 
 log = logging.getLogger("ringmq.client")
 
@@ -83,11 +84,13 @@ class PopDeliveries:
     async def _reject(self, delivery: PopDelivery) -> bool:
         """Store the message among the dead letters. False if that has failed."""
         try:
-            await self.held.reject(delivery)
+            is_stored = await self.held.reject(delivery)
         except RingmqError as error:
             log.warning("group %s: dead letter %s is not stored: %s", self.group, delivery.message.msg_id, error)
             return False
         except Exception:  # a hook's fault, or ours, must end neither this worker nor the message's turn
             log.exception("group %s: dead letter %s is not stored", self.group, delivery.message.msg_id)
             return False
+        if is_stored:
+            log.warning("group %s: message %s is in %s now", self.group, delivery.message.msg_id, dlq_topic(self.group))
         return True

@@ -247,8 +247,9 @@ async def test_messages_can_be_settled_by_hand(cluster: FakeCluster, pops: FakeP
     ("error", "delay_ms"), [(ValueError("no"), 10_000), (RetryLater(1), 1000), (RetryLater(18), 7_200_000)]
 )
 async def test_a_failed_message_comes_again_later(
-    cluster: FakeCluster, pops: FakePops, error: Exception, delay_ms: int
+    cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture, error: Exception, delay_ms: int
 ) -> None:
+    caplog.set_level(logging.INFO, "ringmq.client")
     seen = Seen()
     pops.store(b"bad")
 
@@ -256,7 +257,8 @@ async def test_a_failed_message_comes_again_later(
         raise error
 
     async with consumer_of(cluster, seen=seen) as consumer:
-        await run_until(consumer, lambda: pops.changed, handle)
+        await run_until(consumer, lambda: f"comes again in {delay_ms} ms" in caplog.text, handle)
+    assert "(topic T, broker a, queue 0, offset 0) failed at attempt 1: " in caplog.text
     assert pops.changed == [(("T", 0, 0), delay_ms)]
     assert pops.acked == []
     assert seen.ended == [(b"bad", type(error))]
@@ -264,7 +266,7 @@ async def test_a_failed_message_comes_again_later(
 
 @pytest.mark.parametrize("reconsume_times", [0, 16, 17])
 async def test_a_message_is_rejected_or_has_come_too_often(
-    cluster: FakeCluster, pops: FakePops, reconsume_times: int
+    cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture, reconsume_times: int
 ) -> None:
     cluster.rules.append(answers(SEND_BACK, ok))
     pops.store(b"bad").reconsume_times = reconsume_times
@@ -276,8 +278,9 @@ async def test_a_message_is_rejected_or_has_come_too_often(
         raise RejectMessage if reconsume_times == 0 else ValueError("no")
 
     async with consumer_of(cluster) as consumer:
-        await run_until(consumer, lambda: pops.acked, handle)
-    assert len(cluster.broker.asked(SEND_BACK)) == 1
+        await run_until(consumer, lambda: "is in %DLQ%g now" in caplog.text, handle)
+    assert (len(cluster.broker.asked(SEND_BACK)), len(pops.acked)) == (1, 1)
+    assert "attempt 1: RejectMessage\n" in caplog.text or reconsume_times
     assert pops.changed == []
     assert handled == (reconsume_times <= 16)
 
