@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import output_option, print_json, print_rows, say, say_lines
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -22,7 +23,7 @@ _server_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check a configuration file, show the values in use, reload them, list all properties."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.doctor import broker_options, examine, resolve
 from ringmq.cli.output import output_option, print_json, print_rows, say
 
@@ -21,7 +22,7 @@ JOURNAL_LINES = 5000
 JOURNAL_TIMEOUT_S = 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def debug() -> None:
     """Collect what an inquiry needs."""
 

@@ -10,6 +10,7 @@ import click
 from ringmq.cli import lag
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import no_group, no_route, open_admin
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.guest_commands import add_commands
 from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
@@ -17,7 +18,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.names import SYSTEM_GROUPS, check_group
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def group() -> None:
     """List, create, delete and inspect consumer groups."""
 

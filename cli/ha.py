@@ -10,6 +10,7 @@ import click
 from ringmq.cli.access import Access, in_options, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
 from ringmq.cli.arguments import Seconds
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_line, print_result, print_rows, say
 from ringmq.cli.running import run, until_signalled
 from ringmq.client.errors import BrokerError, RingmqError
@@ -27,7 +28,7 @@ _address_option = click.option(
 _broker_option = click.option("--broker", metavar="NAME", help="Only this broker (brokerName).")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ha() -> None:
     """Show the state of replication, and decide about slaves whose log differs."""
 

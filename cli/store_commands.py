@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.guest_commands import add_commands
 from ringmq.cli.output import print_json, print_line, print_rows, say, say_again
 from ringmq.cli.store_folder import open_folder, store_options
@@ -20,7 +21,7 @@ from ringmq.client.extras import not_installed
 LIMIT = 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def store() -> None:
     """Inspect and verify a store folder, count what waits there."""
 

@@ -13,6 +13,7 @@ from ringmq.cli import lag
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
 from ringmq.cli.arguments import pairs
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.errors import RouteError
@@ -25,7 +26,7 @@ CONCURRENT_ROUTES = 64
 NEW_TOPIC_QUEUES = 8
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """List, create, delete and inspect topics."""
 

@@ -12,6 +12,7 @@ import click
 from ringmq.cli.access import Access, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
 from ringmq.cli.arguments import Seconds
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_result, say
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError, RingmqError
@@ -24,7 +25,7 @@ WAIT_S_MAX = 30 * 86_400
 _broker_option = click.option("--broker", metavar="NAME", help="This broker (brokerName). Default: the only one.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pop() -> None:
     """End POP at a broker before an older version gets its store."""
 

@@ -66,6 +66,19 @@ def test_every_command_can_be_loaded_and_says_what_it_does(name: str) -> None:
     assert "usage:" in result.output.lower()
 
 
+def groups_of(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(command, click.Group):
+        return []
+    context = click.Context(command)
+    found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+    return [path, *(group for name, inner in found if inner for group in groups_of(inner, (*path, name)))]
+
+
+@pytest.mark.parametrize("path", groups_of(main), ids="-".join)
+def test_the_help_of_a_group_has_whole_sentences(path: tuple[str, ...]) -> None:
+    assert "..." not in CliRunner().invoke(main, [*path, "--help"]).output.partition("Commands:")[2]
+
+
 def client_commands() -> list[tuple[str, click.Command]]:
     found = []
     group = LazyGroup()

@@ -9,6 +9,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import Admin, open_admin
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.cli.top import Screens, live_options, show_live
@@ -18,7 +19,7 @@ from ringmq.timer.cli.messages import QUERY_MAX, RECALLED, WAITING, TimerFound
 COLUMNS = ("state", "topic", "due", "dueInMs", "key", "uniqueKey", "rolls", "broker")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def timer() -> None:
     """See messages that wait for a time, and recall them."""
 

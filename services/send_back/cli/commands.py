@@ -15,6 +15,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.message_body import body_fields, plain_body
 from ringmq.cli.output import print_line, print_result, print_rows, say, say_body
 from ringmq.cli.queue_pages import pull_page
@@ -95,10 +96,10 @@ class Failed:
         }
 
 
-def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Group:
-    """The commands of one of a group's two topics. `what`: its messages in words."""
+def commands(name: str, topic_of: Callable[[str], str], what: str, one: str) -> click.Group:
+    """The commands of one of a group's two topics. `what`: its messages in words. `one`: one of them."""
 
-    @click.group(name, help=f"List, show and resend {what} of a consumer group.")
+    @click.group(name, cls=CommandGroup, help=f"List, show and resend {what} of a consumer group.")
     def group() -> None: ...
 
     @group.command("list", help=f"List {what}, the oldest of each queue first.")
@@ -111,7 +112,7 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
         if more:
             say("there are more messages, see --limit", err=True)
 
-    @group.command(help=f"Show one of {what} with its properties.")
+    @group.command(help=f"Show {one}, with its properties and its body.")
     @click.argument("group_name", metavar="GROUP")
     @click.argument("place", metavar="BROKER:QUEUE:OFFSET", type=place_of)
     @client_options
@@ -160,8 +161,10 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
     return group
 
 
-retry = commands("retry", retry_topic, "messages that wait for a retry or had one")
-dlq = commands("dlq", dlq_topic, "dead letters")
+retry = commands(
+    "retry", retry_topic, "messages that wait for a retry or had one", "a message that waits for a retry or had one"
+)
+dlq = commands("dlq", dlq_topic, "dead letters", "a dead letter")
 
 
 def _print(output: str, found: Failed) -> None:

@@ -9,6 +9,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
+from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.namespaces import without_namespace
@@ -17,7 +18,7 @@ from ringmq.services.transactions.cli.open_halves import READ_MAX, read_open
 COLUMNS = ("topic", "producerGroup", "ageMs", "checks", "key", "transactionId", "broker", "halfOffset")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def transaction() -> None:
     """Inspect open transactions."""
 
