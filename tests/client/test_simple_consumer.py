@@ -119,10 +119,21 @@ async def test_a_wait_ends_at_its_time(cluster: FakeCluster, pops: FakePops) -> 
 
 
 async def test_a_broker_that_holds_no_pop_is_not_asked_in_a_tight_loop(cluster: FakeCluster) -> None:
-    cluster.rules.append(lambda _, r: refuse(r, ResponseCode.POLLING_FULL, "full") if r.code == POP else None)
+    asked_at: list[float] = []
+
+    def full(_: object, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != POP:
+            return None
+        asked_at.append(time.monotonic())
+        return refuse(request, ResponseCode.POLLING_FULL, "full")
+
+    cluster.rules.append(full)
     async with consumer_of(cluster) as consumer:
-        assert await consumer.receive(wait_ms=500) == []
-    assert 2 <= len(cluster.broker.asked(POP)) <= 12
+        waiting = asyncio.create_task(consumer.receive(wait_ms=600_000))
+        await until(lambda: len(asked_at) >= 5, "the broker is asked again and again")
+        await consumer.close()
+        assert await waiting == []
+    assert asked_at[4] - asked_at[0] >= (50 + 100 + 200 + 400) / 2000, "pauses grow, each at least half of its length"
 
 
 async def test_topics_are_asked_in_turn(cluster: FakeCluster, pops: FakePops) -> None:

@@ -13,7 +13,7 @@ from ringmq.remoting.codes import RequestCode
 from tests.broker.exporter_kit import samples
 from tests.pop.pop_client import PopClient, pop_fields
 from tests.pop.window_pair import NativeWindows
-from tests.waiting import wait_until
+from tests.waiting import wait_dispatched, wait_until
 
 GRACE_MS = 1000
 
@@ -34,8 +34,10 @@ def test_gauges_follow_open_messages_and_polls(tmp_path: Path) -> None:
         client = PopClient(broker.address, "G", "T")
         for number in range(3):
             assert client.raw.send("T", b"%d" % number).code == 0
+        wait_dispatched(tmp_path / "store")
         began = time.monotonic()
-        first, *_ = client.pop_all(invisible_ms=60_000)
+        first, *others = client.pop(invisible_ms=60_000)
+        assert len(others) == 2, "one pop has all, so they have one entry"
         wait_until(lambda: page(broker)["ringmq_pop_oldest_open_seconds"] > 1.5, "the oldest one is seen and ages")
         assert page(broker)["ringmq_pop_oldest_open_seconds"] <= time.monotonic() - began + 1
         assert client.ack(first).code == 0
