@@ -11,7 +11,7 @@ from ringmq.loadtest.bench.sleep_loop import percentile
 from ringmq.loadtest.bench.stored import change_settings, queue_end, wait_for
 from ringmq.loadtest.load.pops import Popper
 from ringmq.loadtest.load.targets import Target
-from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.load.tools import Report, ToolError
 from ringmq.loadtest.measuring.measurement import RATE, STOCK, Measurement
 
 BROKER_NAME = "bench"
@@ -86,14 +86,22 @@ def _popped(
 def fill(context: Context, target: Target, topic: str, messages: int) -> int:
     """Fill a topic, and wait until its queues show everything: a run pops what they show at its beginning.
 
-    Returns the number of its messages.
+    Returns the number of its messages. Raises ToolError if none is stored, or if the queues do not show all in time.
     """
     report = context.loader(target.port).run(
         "batch", topic=topic, queues=QUEUES, create=True, size=BODY_BYTES, batch=POP_MAX, connections=8, depth=2,
         messages=messages,
     )  # fmt: skip
-    wait_for(lambda: sum(queue_end(target.port, topic, queue) for queue in range(QUEUES)) >= report["acked"], FILLED_S)
-    return int(report["acked"])
+    stored = int(report["acked"])
+    if not stored:
+        raise ToolError(f"{topic} has no messages: {report['errors']} {report['remark'][:100]} {report['trouble']}")
+
+    def shown() -> int:
+        return sum(queue_end(target.port, topic, queue) for queue in range(QUEUES))
+
+    if not wait_for(lambda: shown() >= stored, FILLED_S):
+        raise ToolError(f"{topic} shows {shown()} of {stored} messages after {FILLED_S:g} s")
+    return stored
 
 
 # -- messages that come back -------------------------------------------------------------------------------
