@@ -22,7 +22,10 @@ def python_with(requirement: str) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
             command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", requirement]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                raise ToolError(f"{requirement} is not installed within {INSTALL_TIMEOUT_S} s") from None
             if done.returncode != 0:
                 raise ToolError(f"{requirement} could not be installed into {folder}:\n{done.stderr[-1000:]}")
             ready.touch()

@@ -9,6 +9,7 @@ from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.measuring.command import document
 from ringmq.loadtest.measuring.measurement import PEER, RATE, RINGMQ, Measurement, failed
 from ringmq.loadtest.measuring.rounds import Session
+from ringmq.loadtest.sdk import environments
 from ringmq.loadtest.sdk import main as sdk_compare
 from ringmq.loadtest.sdk.environments import python_with
 from ringmq.loadtest.sdk.rows import PEER_REQUIREMENT, ROWS
@@ -45,6 +46,19 @@ def test_the_table_judges_by_the_ratio(tmp_path: Path) -> None:
 
 
 @pytest.mark.io_uring
+def test_an_installation_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(folder: Path, with_pip: bool) -> None:
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").symlink_to("/bin/cat")
+
+    monkeypatch.setattr(environments, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(environments.venv, "create", make)
+    monkeypatch.setattr(environments, "INSTALL_TIMEOUT_S", 0)
+    with pytest.raises(ToolError, match="peer==1 is not installed within 0 s"):
+        python_with("peer==1")
+    assert not (tmp_path / "peer-1" / ".ready").exists(), "the next call tries it again"
+
+
 @pytest.mark.timeout(400)
 def test_both_clients_run(tmp_path: Path) -> None:
     try:
