@@ -22,6 +22,7 @@ from msgspec import Struct, field, structs
 
 from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import first_tenure
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
@@ -200,7 +201,8 @@ def make_plane(
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     check_shared_memory()
     capacity = plane_setup.capacity_of(config, rows)
-    plane = Plane.create(plane_name(root), capacity, root.stat(), int.from_bytes(os.urandom(8)) >> 1)
+    start_id = int.from_bytes(os.urandom(8)) >> 1
+    plane = Plane.create(plane_name(root), capacity, root.stat(), start_id, tenure=first_tenure(config))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     plane.create_arenas()
     marks = plane.watermarks

@@ -16,6 +16,7 @@ from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
 from ringmq.ipc.segment import create_segment, open_segment
+from ringmq.ipc.tenure import AS_MASTER, Tenure
 from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 from ringmq.native.table_secret import table_secret
@@ -62,12 +63,13 @@ class Plane:
 
     @classmethod
     def create(
-        cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int, name_secret: Any = None
-    ) -> "Plane":
+        cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int, name_secret: Any = None, *,
+        tenure: Tenure = AS_MASTER,
+    ) -> "Plane":  # fmt: skip
         """Make plane and watermark page for the store with the given stat. The supervisor calls it once.
 
         Members of the store's group may read both, as they may read the store. name_secret: the `uint64_t[2]` with
-        which tables hash names and pairs of ids. It is new and random unless a test gives it.
+        which tables hash names and pairs of ids. It is new and random unless a test gives it. `tenure`: the first one.
         """
         sizes = _sizes(capacity)
         base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes), readers=store.st_gid)
@@ -80,6 +82,7 @@ class Plane:
         marks = plane.watermarks
         marks.version, marks.start_id, marks.owner_pid = 1, start_id, os.getpid()
         marks.store_dev, marks.store_ino = store.st_dev, store.st_ino
+        marks.tenure = tenure.word
         return plane
 
     @classmethod

@@ -16,6 +16,7 @@ from ringmq.ha.settings import HaSettings
 from ringmq.ipc.placement import place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.ipc.workers import WORKERS
 from ringmq.native import lib
 from ringmq.store.recovery import recover
@@ -62,3 +63,18 @@ def test_a_start_has_the_state_that_ha_finds_without_a_slave(
 def test_a_slave_has_no_state_of_replicas(tmp_path: Path) -> None:
     with first_plane(tmp_path, {"brokerRole": "SLAVE", "brokerId": "1"}) as (plane, _):
         assert plane.watermarks.replication_state == OK
+
+
+@pytest.mark.parametrize(
+    ("properties", "state"),
+    [
+        ({"brokerRole": "SLAVE", "brokerId": "1"}, TenureState.SLAVE),
+        ({"brokerRole": "ASYNC_MASTER"}, TenureState.MASTER),
+        ({"brokerRole": "SYNC_MASTER"}, TenureState.MASTER),
+    ],
+)
+def test_a_start_publishes_the_side_that_the_configuration_names(
+    tmp_path: Path, properties: dict[str, str], state: TenureState
+) -> None:
+    with first_plane(tmp_path, properties) as (plane, _):
+        assert Tenure.of(int(plane.watermarks.tenure)) == Tenure(state, epoch=0)

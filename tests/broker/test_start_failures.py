@@ -214,7 +214,7 @@ def test_what_waits_for_a_stock_broker_is_accepted_by_an_option(
 
 
 def test_no_room_for_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Plane:
+    def full(*_: Any, **__: Any) -> Plane:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(server.Plane, "create", full)

@@ -210,6 +210,9 @@
  *     dispatched_offset  dispatch             behind units, index and queues [dispatch-dispatched-offset]. After a
  *                                             death everything behind it is dispatched again.
  *     min_offset         flush                the log's first byte; only grows
+ *     tenure             control              no position: the side of this broker. Control alone changes it while workers run,
+ *                                             so that it is one word for all of them. A reader looks again at each decision
+ *                                             and keeps no copy.
  *
  *   Each of these relations, and tail <= head <= tail + capacity of each ring, is checked by the role that uses it, once a
  *   batch (invariant.h). The check reads the word that only grows last. A relation that does not hold ends the process.

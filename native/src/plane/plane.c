@@ -198,6 +198,19 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
     return bound > dispatched ? bound : dispatched; /* a slave's limit may fall, but readable records stay readable */
 }
 
+static uint32_t tenure_state(const struct rmq_watermarks *w)
+{
+    return rmq_load(&w->tenure) & ((1u << RMQ_TENURE_STATE_BITS) - 1);
+}
+
+int rmq_is_master(const struct rmq_watermarks *w) { return tenure_state(w) == RMQ_TENURE_MASTER; }
+
+int rmq_follows_master(const struct rmq_watermarks *w)
+{
+    uint32_t state = tenure_state(w);
+    return state == RMQ_TENURE_SLAVE || state == RMQ_TENURE_TAKING;
+}
+
 int rmq_ha_command_put(struct rmq_plane *plane, const char *json, uint32_t length)
 {
     struct rmq_ring *ring = &rmq_header(plane)->replication.commands;

@@ -72,6 +72,11 @@ int rmq_offset_drain(struct rmq_plane *plane);
 /* The end of the log for consumers. No other code decides about that limit. */
 uint64_t rmq_confirm_offset(const struct rmq_watermarks *watermarks);
 
+/* The side of this broker, by its tenure alone; twin: ipc/tenure.py. 1: it takes the requests that a master alone may do. */
+int rmq_is_master(const struct rmq_watermarks *watermarks);
+/* 1: its newest records and tables are those of another master. In YIELDING neither holds: the records are its own. */
+int rmq_follows_master(const struct rmq_watermarks *watermarks);
+
 /* Wake a role after publishing something for it. 1 if a system call was needed. */
 int rmq_role_wake(struct rmq_plane *plane, uint32_t role);
 /* The same, unless the role is RMQ_BELL_AT_DISK. */

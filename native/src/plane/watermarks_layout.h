@@ -41,6 +41,14 @@
 #define RMQ_HOLD_NONE 0
 #define RMQ_HOLD_LONGER_SLAVE 1 /* a slave's log is longer than this master's, or differs from it */
 
+/* tenure: the side of this broker in its group, epoch << 8 | state. 0 = none is published yet. Requests that a master alone may
+ * do are taken in the state MASTER alone. In SLAVE and TAKING the newest records and tables are those of another master. */
+#define RMQ_TENURE_SLAVE 1    /* ha appends the records of a master */
+#define RMQ_TENURE_TAKING 2   /* on its way to MASTER: no worker appends */
+#define RMQ_TENURE_MASTER 3   /* write appends the records of clients */
+#define RMQ_TENURE_YIELDING 4 /* on its way to SLAVE: write stores what it has taken, and takes no more */
+#define RMQ_TENURE_STATE_BITS 8
+
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
  *   0 magic "RMQWATER"  8 version  12 confirm_policy  16 start_id  24 owner_pid  32 store_dev  40 store_ino
  *  64 append_offset (write)      128 flushed_offset (flush)     192 dispatched_offset (dispatch)
@@ -48,6 +56,7 @@
  * 448 dispatch_fault, dispatch_fault_errno (dispatch)           512 stop_requested (supervisor): RMQ_STOP_*
  * 576 confirm_limit (ha)         640 replication_state, in_sync_replicas (ha)
  * 704 write_hold (control): RMQ_HOLD_*
+ * 768 tenure (supervisor, before any worker starts; then control): epoch << 8 | RMQ_TENURE_*
  * A reader from outside trusts it only while byte 0 of <store>/lock is locked and store_dev/ino match. */
 struct rmq_watermarks {
     uint64_t magic;
@@ -84,7 +93,9 @@ struct rmq_watermarks {
     uint8_t pad10[56];
     uint32_t write_hold;
     uint8_t pad11[60];
-    uint8_t rest[3328];
+    uint64_t tenure;
+    uint8_t pad12[56];
+    uint8_t rest[3264];
 };
 /* cdef-end */
 
@@ -100,4 +111,5 @@ _Static_assert(offsetof(struct rmq_watermarks, stop_requested) == 512, "watermar
 _Static_assert(offsetof(struct rmq_watermarks, confirm_limit) == 576, "watermark page");
 _Static_assert(offsetof(struct rmq_watermarks, replication_state) == 640, "watermark page");
 _Static_assert(offsetof(struct rmq_watermarks, write_hold) == 704, "watermark page");
+_Static_assert(offsetof(struct rmq_watermarks, tenure) == 768, "watermark page");
 #endif

@@ -1,0 +1,20 @@
+"""The tenure with which a start begins. No other module derives the side of a broker from its properties.
+
+A running broker's side is the word `tenure` of the watermark page (`ipc/tenure.py`).
+"""
+
+from __future__ import annotations
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.tenure import Tenure, TenureState
+
+
+def first_tenure(config: BrokerConfig) -> Tenure:
+    """The tenure that brokerRole names."""
+    return Tenure(TenureState.SLAVE if config.broker_role == "SLAVE" else TenureState.MASTER)
+
+
+def starts_as_slave(config: BrokerConfig) -> bool:
+    """True if a start begins as a slave. For what happens before the watermark page exists, and for checks of a broker
+    that does not run."""
+    return first_tenure(config).follows_master
