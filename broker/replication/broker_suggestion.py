@@ -12,24 +12,23 @@ from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables.protocols import PlaneProtocol
+from ringmq.ipc.tenure import is_master
 from ringmq.remoting.codes import ResponseCode
 
 
 class Member(Struct, frozen=True):
-    """This broker's role in its group. `master_known`: on a slave, True if consumers may be sent to a master."""
+    """This broker's side of its group. `master_known`: on a slave, True if consumers may be sent to a master."""
 
-    broker_id: int
-    is_slave: bool
+    is_master: bool
     master_known: bool
     slave_read_enable: bool
     offset_check_in_slave: bool
 
 
 def member_of(config: BrokerConfig, plane: PlaneProtocol) -> Member:
-    """This broker's current role in its group."""
+    """This broker's current side of its group."""
     return Member(
-        config.broker_id,
-        config.broker_role == "SLAVE",
+        is_master(plane.watermarks),
         bool(plane.header.replication.master_known),
         config.slave_read_enable,
         config.offset_check_in_slave,
@@ -58,12 +57,13 @@ def suggest(member: Member, found: PullFinding, slow_broker_id: int, group_broke
     """The fields of the answer. `slow_broker_id`: the group's whichBrokerWhenConsumeSlowly. `group_broker_id`: its
     brokerId."""
     code, next_offset = found.code, found.next_offset
-    if member.is_slave and code != ResponseCode.SUCCESS:
+    knows_master = not member.is_master and member.master_known
+    if not member.is_master and code != ResponseCode.SUCCESS:
         if code == ResponseCode.PULL_OFFSET_MOVED and not member.offset_check_in_slave:
             code, next_offset = ResponseCode.PULL_NOT_FOUND, found.asked_offset
-        if member.master_known and not found.is_slow:
+        if knows_master and not found.is_slow:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
     suggested = slow_broker_id if found.is_slow else group_broker_id
-    if not member.slave_read_enable or (member.broker_id and not found.is_slow and member.master_known):
+    if not member.slave_read_enable or (knows_master and not found.is_slow):
         suggested = 0
     return Suggestion(int(code), next_offset, suggested)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import first_tenure
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.relations import changed
 from ringmq.broker.control_wiring import handlers_of
@@ -18,6 +19,7 @@ from ringmq.broker.tables.groups import NAME_BYTES_MAX
 from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.tenure import AS_MASTER
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData
@@ -53,7 +55,7 @@ class FakePlane:
             ),
             memory=SimpleNamespace(level=0),
         )
-        self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
+        self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0), tenure=AS_MASTER.word)
         self.roles: dict[int, Any] = {}
         self.ha_commands: list[bytes] = []
         self.held: dict[int, int] = {}
@@ -396,6 +398,7 @@ def make_harness(
     names = {"brokerName": "wire-a", "brokerClusterName": "GoldCluster", "brokerIP1": "127.0.0.2"}
     config = changed(BrokerConfig(), {**names, **(settings or {})})
     plane, store = plane or FakePlane(), FakeStore()
+    plane.watermarks.tenure = first_tenure(config).word
     broker = Broker(config, identity, plane, store)
     broker.prepare(START_MS)
     broker.topics.load({}, config, START_MS)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ringmq.broker.engine_choice import choose_engine
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.ports import PortPlan, fill_port_plans
+from ringmq.ipc.tenure import AS_MASTER
 from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 
@@ -109,6 +110,7 @@ class Kit:
             gc.collect()  # kits of earlier tests wait in cycles, and select() knows 1,024 descriptors
         self.header = lib.rmq_plane_header_of(self.plane)
         self.marks = self.plane.watermarks
+        self.marks.tenure = AS_MASTER.word
         self._settings(segment_bytes, sync, queue_file_bytes, index, slots)
         self._pending = 0
         self.create_segment(0)

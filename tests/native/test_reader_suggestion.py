@@ -8,6 +8,7 @@ from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
 from ringmq.broker.replication.broker_suggestion import Member, PullFinding, suggest
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import lib
 
 GROUP_FLAGS = lib.RMQ_GROUP_LIVE | lib.RMQ_GROUP_CONSUME_ENABLE | lib.RMQ_GROUP_HAS_MEMBERS
@@ -34,19 +35,18 @@ def kit(make_kit: MakeKit) -> ReaderKit:
 
 def become(kit: ReaderKit, member: Member) -> None:
     settings = kit.header.settings
-    settings.broker_id = member.broker_id
-    settings.broker_role = lib.RMQ_BROKER_SLAVE if member.is_slave else lib.RMQ_BROKER_MASTER
+    kit.marks.tenure = Tenure(TenureState.MASTER if member.is_master else TenureState.SLAVE).word
     settings.slave_read_enable = member.slave_read_enable
     settings.offset_check_in_slave = member.offset_check_in_slave
     kit.header.replication.master_known = member.master_known
 
 
 @pytest.mark.parametrize("window_bytes", [1 << 30, 0])
-@pytest.mark.parametrize(("is_slave", "master_known", "reads", "corrects"), SWITCHES)
+@pytest.mark.parametrize(("is_master", "master_known", "reads", "corrects"), SWITCHES)
 def test_every_answer_is_the_twins(
-    kit: ReaderKit, is_slave: bool, master_known: bool, reads: bool, corrects: bool, window_bytes: int
+    kit: ReaderKit, is_master: bool, master_known: bool, reads: bool, corrects: bool, window_bytes: int
 ) -> None:
-    member = Member(7 if is_slave else 0, is_slave, master_known, reads, corrects)
+    member = Member(is_master, master_known, reads, corrects)
     become(kit, member)
     kit.header.settings.memory_window_bytes = window_bytes
     slow = window_bytes == 0
@@ -70,7 +70,7 @@ def test_every_answer_is_the_twins(
 
 def test_a_slave_without_a_master_lets_a_pull_beyond_its_end_wait(kit: ReaderKit) -> None:
     """Stock answers "again, at once", with the same offset: its clients spin."""
-    become(kit, Member(1, True, False, True, False))
+    become(kit, Member(False, False, True, False))
     with connected(kit) as client:
         began = time.monotonic()
         answer = client.ask(pull_frame("TopicA", "GROUP", MESSAGES + 5, sys_flag=2 | 4, suspend_ms=300))
@@ -79,7 +79,7 @@ def test_a_slave_without_a_master_lets_a_pull_beyond_its_end_wait(kit: ReaderKit
 
 
 def test_a_slave_that_knows_a_master_sends_a_waiting_pull_there(kit: ReaderKit) -> None:
-    become(kit, Member(1, True, True, True, False))
+    become(kit, Member(False, True, True, False))
     with connected(kit) as client:
         answer = client.ask(pull_frame("TopicA", "GROUP", MESSAGES, sys_flag=2 | 4, suspend_ms=5000))
         assert (answer.code, answer.ext_fields["suggestWhichBrokerId"]) == (RETRY, "0")

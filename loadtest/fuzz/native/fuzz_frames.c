@@ -519,6 +519,7 @@ static void set_up(const char *folder)
     int error = 0;
     plane.base = mmap(NULL, rmq_plane_bytes(&capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
+    plane.watermarks->tenure = RMQ_TENURE_MASTER;
     plane.arenas[0] = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     plane.arena_bytes[0] = arena;
     fuzz_must(rmq_plane_format(plane.base, &capacity, 1, (const uint64_t[2]){1, 2}) == 0, "plane");

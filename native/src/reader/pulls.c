@@ -60,12 +60,19 @@ static int is_on_disk(const struct rmq_pulls *pulls, const struct rmq_pull_resul
     return !rmq_queue_reader_in_memory(pulls->queues, position);
 }
 
+/* 1: this broker is no master, and name servers have named one. */
+static int knows_master(const struct rmq_pulls *pulls)
+{
+    const struct rmq_read_context *context = pulls->context;
+    return !rmq_is_master(context->plane->watermarks) && rmq_load(&context->header->replication.master_known);
+}
+
 /* The broker for the client's next read; twin: broker/replication/broker_suggestion.py. */
 static int64_t suggested_broker(const struct rmq_pulls *pulls, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = pulls->context->settings;
     int slow = is_slow(pulls, result);
-    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&pulls->context->header->replication.master_known)))
+    if (!s->slave_read_enable || (!slow && knows_master(pulls)))
         return 0;
     return rmq_group_broker(p->group_config, slow);
 }
@@ -75,13 +82,13 @@ static int64_t suggested_broker(const struct rmq_pulls *pulls, const struct rmq_
 static void heed_master(const struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = pulls->context->settings;
-    if (s->broker_role != RMQ_BROKER_SLAVE || result->code == RMQ_ANSWER_SUCCESS || result->code == RMQ_ANSWER_BUSY)
+    if (result->code == RMQ_ANSWER_SUCCESS || result->code == RMQ_ANSWER_BUSY || rmq_is_master(pulls->context->plane->watermarks))
         return;
     if (result->code == RMQ_ANSWER_MOVED && !s->offset_check_in_slave) {
         result->next_offset = p->offset;
         result->code = RMQ_ANSWER_NOT_FOUND;
     }
-    if (rmq_load(&pulls->context->header->replication.master_known) && !is_slow(pulls, result))
+    if (knows_master(pulls) && !is_slow(pulls, result))
         result->code = RMQ_ANSWER_RETRY;
 }
 

@@ -1,6 +1,6 @@
 /* routes.c: routes a whole frame of a client.
  *
- *   send (10, 310, 320)         rmq_send_frame puts a request into the port's ring. A slave refuses it with 2.
+ *   send (10, 310, 320)         rmq_send_frame puts a request into the port's ring. A broker that is no master refuses it with 2.
  *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
  *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
  *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
@@ -23,7 +23,7 @@
 
 /* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same
  * (request.py). */
-static enum rmq_outcome refuse_on_slave(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_header *h)
+static enum rmq_outcome refuse_send(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     rmq_answer_error(frames->cold->answers, c, h, RMQ_ANSWER_BUSY,
                      "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master");
@@ -53,8 +53,8 @@ enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connect
     enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
     int approved = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
-        if (rmq_is_send(h.code) && frames->context->settings->broker_role == RMQ_BROKER_SLAVE)
-            outcome = refuse_on_slave(frames, c, &h);
+        if (rmq_is_send(h.code) && !rmq_is_master(frames->context->plane->watermarks))
+            outcome = refuse_send(frames, c, &h);
         else if (rmq_is_send(h.code))
             outcome = rmq_send_frame(frames->sends, c, &h, frame, length, ref, approved, rule);
         else if (rmq_is_pull(h.code))
