@@ -16,7 +16,7 @@ from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
 from ringmq.ipc.segment import create_segment, open_segment
-from ringmq.ipc.tenure import AS_MASTER, Tenure
+from ringmq.ipc.tenure import AS_MASTER, Tenure, follows_master
 from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 from ringmq.native.table_secret import table_secret
@@ -177,8 +177,8 @@ class Plane:
         queue has no record yet. On a slave, records may arrive before their queue; records that are not dispatched yet
         count.
         """
-        is_slave = self.header.settings.broker_role == lib.RMQ_BROKER_SLAVE
-        end = int(self.watermarks.dispatched_offset if is_slave else self.watermarks.append_offset)
+        marks = self.watermarks
+        end = int(marks.dispatched_offset if follows_master(marks) else marks.append_offset)
         start = end if replay_from is None else replay_from
         slot = lib.rmq_queue_add(self.struct, topic_id, queue_id, min_offset, max_offset, start)
         return self._checked(slot, "queues", "queue_capacity")

@@ -1,6 +1,7 @@
 """A slave's log is ahead of its topics: dispatch asks for a queue, control makes its entry, or refuses a name."""
 
 from ringmq.broker.tables import protocols
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from tests.broker.control_kit import Harness, harness, now
 
@@ -22,7 +23,7 @@ def flags(harness: Harness, topic: str) -> int:
 
 
 def test_a_queue_is_made_for_dispatch_alone(harness: Harness) -> None:
-    harness.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    harness.plane.watermarks.tenure = Tenure(TenureState.SLAVE).word
     harness.plane.watermarks.append_offset, harness.plane.watermarks.dispatched_offset = 5000, 3000
     ask(harness, b"Ahead", 2)
     ask(harness, b"Ahead", 7)
@@ -46,7 +47,7 @@ def test_a_queue_of_a_known_topic_changes_nothing_else(harness: Harness) -> None
 
 
 def test_records_of_a_topic_that_is_being_deleted_get_no_units(harness: Harness) -> None:
-    harness.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    harness.plane.watermarks.tenure = Tenure(TenureState.SLAVE).word
     harness.plane.watermarks.append_offset, harness.plane.watermarks.dispatched_offset = 5000, 3000
     harness.loop.broker.deletions.add("Gone", now())
     ask(harness, b"Gone", 0)

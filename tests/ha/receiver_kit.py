@@ -11,6 +11,7 @@ from typing import Any
 
 from plane_kit import Kit
 
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 
 SLICE_NS = 2_000_000
@@ -40,7 +41,7 @@ class SlaveKit(Kit):
     def __init__(self, root: Path, *, append_offset: int = 0, **settings: Any) -> None:
         super().__init__(root, **settings)
         here = self.header.settings
-        here.broker_role = lib.RMQ_BROKER_SLAVE
+        self.marks.tenure = Tenure(TenureState.SLAVE).word
         here.ha_heartbeat_ms, here.ha_housekeeping_ms = 60_000, 60_000
         self.marks.confirm_limit = 2**64 - 1
         if append_offset:

@@ -23,6 +23,7 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import make_event_fds
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from ringmq.store.store_task import CUT, REBASE, StoreTask, read_task
 from tests.waiting import wait_until
@@ -41,12 +42,12 @@ class Slave:
         root.mkdir()
         self.root = root
         capacity = Capacity(64, 64, 64, 64, 64, 64, 64, 64)
-        self.plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, root.stat(), 0x51A7E)
+        name, tenure = f"test-{uuid.uuid4().hex[:12]}", Tenure(TenureState.SLAVE)
+        self.plane = Plane.create(name, capacity, root.stat(), 0x51A7E, tenure=tenure)
         self._event_fds = make_event_fds(ROLES)
         self.plane.set_event_fds(self._event_fds)
         settings = self.plane.header.settings
         settings.segment_bytes, settings.populate_window_bytes = FILE_BYTES, 65_536
-        settings.broker_role = lib.RMQ_BROKER_SLAVE
         settings.ha_heartbeat_ms, settings.ha_housekeeping_ms = 5000, 120_000
         folder = os.fsencode(root / "commitlog")
         settings.commit_log_path = folder

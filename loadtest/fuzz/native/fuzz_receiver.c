@@ -268,10 +268,10 @@ static void set_up(void)
     s->ha_heartbeat_ms = 1;
     s->ha_housekeeping_ms = 60000;
     s->populate_window_bytes = 65536;
-    s->broker_role = RMQ_BROKER_SLAVE;
     snprintf(s->commit_log_path, sizeof s->commit_log_path, "%s", folder);
     snprintf(s->store_path, sizeof s->store_path, "%s", root);
     marks()->confirm_limit = UINT64_MAX;
+    marks()->tenure = RMQ_TENURE_SLAVE;
     sent = calloc(1, SENT_MASK + 1);
     keep_files(0);
     open_receiver();

@@ -162,7 +162,7 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
     }
     if (slot != RMQ_NONE)
         d->question.open = 0;
-    else if (d->header->settings.broker_role == RMQ_BROKER_SLAVE && rmq_dispatch_ask(&d->question, d->plane, topic, view))
+    else if (rmq_follows_master(d->marks) && rmq_dispatch_ask(&d->question, d->plane, topic, view))
         return 1;
     d->records++;
     if (view->store_time_ms > d->batch_store_time_ms)
@@ -256,7 +256,7 @@ static int is_taken(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_di
     if (rc <= 0 || unit.commit_log_offset >= row->unit.commit_log_offset)
         return rc < 0 ? rc : 0;
     if (!row->queue_offset)
-        return d->header->settings.broker_role != RMQ_BROKER_SLAVE;
+        return !rmq_follows_master(d->marks);
     if (row->queue_offset == min && rmq_queue_files_file_start(&d->queues, min) == min)
         return 0; /* the file before it is gone */
     rc = rmq_queue_files_read(&d->queues, slot, row->queue_offset - 1, &before);

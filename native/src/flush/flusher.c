@@ -461,7 +461,7 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
         uint64_t answered = rmq_completer_run(&f->completer);
         if (f->marks->flushed_offset != flushed && f->marks->confirm_policy & RMQ_CONFIRM_FLUSHED) {
             rmq_role_wake(f->plane, RMQ_ROLE_DISPATCH);
-            if (f->header->settings.broker_role == RMQ_BROKER_SLAVE) /* its reports carry the flushed offset */
+            if (rmq_follows_master(f->marks)) /* its reports carry the flushed offset */
                 rmq_role_wake(f->plane, RMQ_ROLE_HA);
         }
         if ((rc = news(f)))
