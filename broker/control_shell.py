@@ -92,7 +92,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    broker.copied_files.load(root, is_slave=broker.live.is_slave)
+    broker.copied_files.load(root, is_slave=broker.live.follows_master)
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:

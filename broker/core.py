@@ -56,7 +56,7 @@ class Broker:
     """Called with a configuration that was changed in a running broker. The shell updates the data plane."""
 
     def __init__(self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol) -> None:
-        self.live = LiveConfig(config)
+        self.live = LiveConfig(config, plane.watermarks)
         self.config = config
         self.identity = identity
         self.plane = plane

@@ -71,7 +71,7 @@ class CopySource(Struct):
 
     def answer(self, request: Request) -> Answer | Slices:
         """270006. Raises RequestError."""
-        if self.parts.live.is_slave:
+        if not self.parts.live.is_master:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)
         asked = _asked(request)
         self._drop_idle(request.now_ms)

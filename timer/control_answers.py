@@ -40,7 +40,7 @@ class TimerAnswers(Struct, frozen=True):
         self.checkpoints.add(
             SlaveCheckpoint(known, self.parts.log_end() if found.marks_from is None else found.marks_from)
         )
-        ends = None if live.is_slave else self.parts.stock_slave_ends(request.connection.host)
+        ends = self.parts.stock_slave_ends(request.connection.host) if live.is_master else None
         if ends is None:
             return request.reply(ext_fields=encode_fields(found), body=known.encode())
         fitting = self.checkpoints.newest(ends)

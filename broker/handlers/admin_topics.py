@@ -180,7 +180,7 @@ class TopicRequests(Struct, frozen=True):
         return Slices(self._clean_unused(request))
 
     def _clean_unused(self, request: Request) -> Steps[Answer]:
-        if self.live.is_slave:
+        if not self.live.is_master:
             return request.reply()
         on_disk = list(self.store.topics_on_disk())
         for first in range(0, len(on_disk), STEP_NAMES):

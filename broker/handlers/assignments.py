@@ -88,7 +88,7 @@ class AssignmentRequests(Struct, frozen=True):
         mode = RequestMode.decode(request.command.body)
         if names.is_retry_topic(mode.topic):
             return request.reply(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if self.live.is_slave:  # stock accepts it and loses it at the next synchronisation
+        if not self.live.is_master:  # stock accepts it and loses it at the next synchronisation
             remark = "Can't modify request modes from slave broker, please execute it from master broker."
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         if mode.topic not in self.topics:

@@ -42,7 +42,7 @@ class HaRequests(Struct, frozen=True):
             return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
         if claim.operation == CONFIRM:
             return self._handshake_answer(request, Verdict(handshake.ACCEPT))
-        if self.live.is_slave:
+        if not self.live.is_master:
             verdict = Verdict(handshake.REFUSE, reason=f"broker {self.live.config.broker_id} is a slave itself")
             return self._handshake_answer(request, verdict)
         host, replication = request.connection.host, self.replication
@@ -145,7 +145,7 @@ class HaRequests(Struct, frozen=True):
         """906: answer with the master's address. The request's content concerns stock's acting masters and is
         ignored."""
         header = ha_bodies.ExchangeHaInfoHeader.decode(request.command.ext_fields)
-        if header.master_ha_address is not None or self.live.is_slave:
+        if header.master_ha_address is not None or not self.live.is_master:
             return request.reply()
         answer = ha_bodies.ExchangeHaInfoHeader(
             master_ha_address=self.identity.ha_address(self.live.config),

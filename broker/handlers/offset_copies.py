@@ -42,7 +42,7 @@ class OffsetCopyRequests(Struct, frozen=True):
         As in stock, a source without offsets changes nothing, and neither does a topic that is not there, or that the
         members of the source do not read.
         """
-        if self.live.is_slave:
+        if not self.live.is_master:
             return request.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offset in slave broker")
         header = CloneGroupOffsetRequestHeader.decode(request.command.ext_fields)
         names.check_group(header.dest_group)

@@ -108,7 +108,7 @@ class OffsetRequests(Struct, frozen=True):
             return request.reply()
         self._note_foreign_commit(request, (group, topic, header.queue_id), header.commit_offset)
         self.offsets.put(group, topic, header.queue_id, header.commit_offset, request.now_ms)
-        if self.live.is_slave:  # its topics are those of its master
+        if not self.live.is_master:  # its topics are those of its master
             self.offsets.committed_here.add((group, topic, header.queue_id))
         else:
             self.retry_topics.make_for_offsets(config, request.now_ms)
@@ -163,7 +163,7 @@ class OffsetRequests(Struct, frozen=True):
 
     def reset_offset(self, request: Request) -> Answer | Slices:
         """222 with resets that the broker keeps: the next pull or pop of each queue goes to the reset offset."""
-        if self.live.is_slave:
+        if not self.live.is_master:
             return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         header = ResetOffsetRequestHeader.decode(request.command.ext_fields)
         if header.group == names.TRANSACTION_GROUP:

@@ -70,7 +70,7 @@ class SendRequests(Struct, frozen=True):
         """Check a send. The result is a refusal, or Redo if the read worker may append it."""
         header = decode_send_header(request.command)
         now_ms = request.now_ms
-        if self.live.is_slave:
+        if not self.live.is_master:
             return self._refuse(request, ResponseCode.SYSTEM_BUSY, REJECTED)
         if now_ms < self.live.config.start_accept_send_request_time_stamp:
             start = self.live.config.start_accept_send_request_time_stamp

@@ -108,7 +108,7 @@ class HandlerTable(Struct, frozen=True):
             return request.reply(ResponseCode.NO_PERMISSION, refused)
         if request.command.is_oneway and BROKER.get(code) is Access.READ_ADMIN:
             return Drop()  # the answer is all that the request is for, and its sender wants none
-        if code in NOT_ON_SLAVE and self.live.is_slave:
+        if code in NOT_ON_SLAVE and not self.live.is_master:
             remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         before, self.audit.cause = self.audit.cause, request

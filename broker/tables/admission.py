@@ -40,6 +40,6 @@ class AdmissionRules:
             self._plane.admission_publish(rules)
 
     def _rules(self) -> tuple[Rule, ...]:
-        if self._live.is_slave:
+        if self._live.follows_master:
             return ()
         return tuple(rule for make in self._features for rule in make(self._live.config, self._plane.topic_find))

@@ -24,6 +24,7 @@ from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.ipc.tenure import follows_master
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.flags import PERM_READ_WRITE
@@ -100,13 +101,14 @@ def load_into(
     root = Path(config.store_path_root_dir)
     load_modes(root, RequestModeTable(), fresh=True, tell=tell)  # control reads them, too; here damage is told
     damaged = load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)
-    if topics.FILE in damaged and config.broker_role != "SLAVE":  # a slave gets its topics from the master
+    restores = not follows_master(plane.watermarks)  # a slave gets its tables from the master
+    if restores and topics.FILE in damaged:
         restore_topics(topic_table, recovered, read_deletions(root), now_ms, tell)
-    if groups.FILE in damaged and config.broker_role != "SLAVE":
+    if restores and groups.FILE in damaged:
         restore_groups(group_table, offset_table, now_ms, tell)
     tables.publish_remembered()
     _publish_log_ends(plane, recovered)
-    AdmissionRules(plane, LiveConfig(config)).publish()
+    AdmissionRules(plane, LiveConfig(config, plane.watermarks)).publish()
 
 
 def _publish_log_ends(plane: PlaneProtocol, recovered: RecoveredQueues) -> None:

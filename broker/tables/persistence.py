@@ -196,7 +196,7 @@ class Persistence:
     def _save_start_offsets(self, topics: list[str], log: LogState) -> None:
         """Record that the log's present records of the topics belong to no later topics of these names. Not on a slave:
         its log may be ahead of its tables."""
-        if not self._saved.live.is_slave:
+        if not self._saved.live.follows_master:
             start_offsets = {**self._start_offsets, **dict.fromkeys(topics, log.append_offset)}
             start_offsets = within(start_offsets, log.min_offset, log.append_offset)
             write_start_offsets(self._root, start_offsets)

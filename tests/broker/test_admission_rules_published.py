@@ -14,6 +14,7 @@ from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When, rul
 from ringmq.ipc.admission_time import TimeAsked
 from ringmq.ipc.admission_twin import Admitted, Limits, Reason, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.ipc.guests import guests
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.remoting.codes import ResponseCode
 from ringmq.services.delay.admission import delay_rules
 from ringmq.services.transactions.admission import half_rules, other_halves
@@ -36,7 +37,8 @@ def plane_with_schedule() -> FakePlane:
 
 
 def test_rules_follow_configuration_and_topics() -> None:
-    plane, live = plane_with_schedule(), LiveConfig(BrokerConfig())
+    plane = plane_with_schedule()
+    live = LiveConfig(BrokerConfig(), plane.watermarks)
     rules = AdmissionRules(plane, live, (delay_rules,))
     rules.publish()
     [rule] = plane.rules
@@ -55,7 +57,7 @@ def test_rules_follow_configuration_and_topics() -> None:
 
 def test_nothing_is_published_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     plane = plane_with_schedule()
-    rules = AdmissionRules(plane, LiveConfig(BrokerConfig()), (delay_rules, timer_rules))
+    rules = AdmissionRules(plane, LiveConfig(BrokerConfig(), plane.watermarks), (delay_rules, timer_rules))
     rules.publish()
     published: list[tuple[Rule, ...]] = []
     monkeypatch.setattr(plane, "admission_publish", published.append)
@@ -63,10 +65,12 @@ def test_nothing_is_published_without_a_change(monkeypatch: pytest.MonkeyPatch) 
     assert published == []
 
 
-def test_a_slave_has_no_rules() -> None:
-    plane, live = plane_with_schedule(), LiveConfig(replace(BrokerConfig(), broker_role="SLAVE"))
-    AdmissionRules(plane, live, (delay_rules, timer_rules)).publish()
-    assert plane.rules == ()
+@pytest.mark.parametrize("state", TenureState)
+def test_a_broker_that_follows_a_master_has_no_rules(state: TenureState) -> None:
+    plane = plane_with_schedule()
+    plane.watermarks.tenure = Tenure(state, epoch=7).word
+    AdmissionRules(plane, LiveConfig(BrokerConfig(), plane.watermarks), (delay_rules,)).publish()
+    assert bool(plane.rules) == (state in (TenureState.MASTER, TenureState.YIELDING))
 
 
 def test_no_rule_without_the_schedule_topic() -> None:
@@ -165,7 +169,8 @@ def plane_with_timer_topic() -> FakePlane:
     ],
 )
 def test_timers_under_the_rules(pairs: bytes, fields: dict[str, Any], outcome: str) -> None:
-    plane, live = plane_with_timer_topic(), LiveConfig(BrokerConfig())
+    plane = plane_with_timer_topic()
+    live = LiveConfig(BrokerConfig(), plane.watermarks)
     AdmissionRules(plane, live, ALL_TIMERS).publish()
     rules_struct(plane.rules)
     send = structs.replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
@@ -199,7 +204,8 @@ def test_timers_under_the_rules(pairs: bytes, fields: dict[str, Any], outcome: s
     ],
 )
 def test_timers_follow_the_configuration(changed: dict[str, Any], sec: int, fault: TimeAsked) -> None:
-    plane, live = plane_with_timer_topic(), LiveConfig(BrokerConfig())
+    plane = plane_with_timer_topic()
+    live = LiveConfig(BrokerConfig(), plane.watermarks)
     rules = AdmissionRules(plane, live, ALL_TIMERS)
     rules.publish()
     live.config = replace(live.config, **changed)
@@ -270,7 +276,8 @@ def test_counts_of_rolls_are_cut_from_timer_messages() -> None:
 
 def test_half_messages_can_be_rejected() -> None:
     """As stock: a retried message with a delay level is none, so it is still delayed."""
-    plane, live = plane_with_system_topics(), LiveConfig(replace(BrokerConfig(), reject_transaction_message=True))
+    plane = plane_with_system_topics()
+    live = LiveConfig(replace(BrokerConfig(), reject_transaction_message=True), plane.watermarks)
     rules = AdmissionRules(plane, live)
     rules.publish()
     send = Send(b"T", 2, 4, False, 5, b"TRAN_MSG\x01true\x02UNIQ_KEY\x01A\x02")

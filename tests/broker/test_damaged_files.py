@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import first_tenure
 from ringmq.broker.config.relations import changed
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
@@ -137,7 +138,9 @@ def test_groups_of_a_lost_file_are_made_from_their_offsets(tmp_path: Path, text:
     assert sorted(plane.offset_table.values()) == [1, 7]
     slave = changed(config, {"brokerRole": "SLAVE", "brokerId": "1"})
     lines.clear()
-    load_into(FakePlane(), slave, RecoveredStore("clean"), lines.append)  # type: ignore[arg-type]
+    plane = FakePlane()
+    plane.watermarks.tenure = first_tenure(slave).word
+    load_into(plane, slave, RecoveredStore("clean"), lines.append)  # type: ignore[arg-type]
     assert lines == [], "a slave gets its groups from the master"
 
 

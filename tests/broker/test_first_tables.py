@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import first_tenure
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.config.relations import changed
 from ringmq.broker.tables.admission import AdmissionRules
@@ -25,13 +26,14 @@ def published(folder: Path, **settings: str) -> FakePlane:
     (folder / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"T": topic}}))
     plane = FakePlane()
     config = changed(BrokerConfig(), {"storePathRootDir": str(folder)} | settings)
+    plane.watermarks.tenure = first_tenure(config).word
     load_into(plane, config, RecoveredStore("clean"))  # type: ignore[arg-type]
     return plane
 
 
 def of_control(plane: FakePlane, config: BrokerConfig) -> tuple[Rule, ...]:
     before, plane.rules = plane.rules, ()
-    AdmissionRules(plane, LiveConfig(config)).publish()  # type: ignore[arg-type]
+    AdmissionRules(plane, LiveConfig(config, plane.watermarks)).publish()  # type: ignore[arg-type]
     made, plane.rules = plane.rules, before
     return made
 

@@ -9,11 +9,11 @@ from ringmq.broker.requests.guest_answers import ControlParts
 from ringmq.ipc.guests import guests
 from ringmq.ipc.named_functions import function_of
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from tests.broker.fakes import START_MS, make_harness
+from tests.broker.fakes import START_MS, FakePlane, make_harness
 
 
 def test_no_two_guests_answer_one_request() -> None:
-    parts = ControlParts(LiveConfig(BrokerConfig()), START_MS, lambda: 0, lambda host: None)
+    parts = ControlParts(LiveConfig(BrokerConfig(), FakePlane().watermarks), START_MS, lambda: 0, lambda host: None)
     codes = [code for guest in guests() if guest.control_answers for code in function_of(guest.control_answers)(parts)]
     codes += [file.code for guest in guests() for file in guest.copied_files]
     assert len(codes) == len(set(codes))

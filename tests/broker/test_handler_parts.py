@@ -22,7 +22,8 @@ def request(code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> 
 
 
 def test_queries_need_the_configuration_and_the_store() -> None:
-    queries = QueryRequests(live=LiveConfig(BrokerConfig()), store=FakeStore({100: b"stored"}))
+    live = LiveConfig(BrokerConfig(), FakePlane().watermarks)
+    queries = QueryRequests(live=live, store=FakeStore({100: b"stored"}))
     found: Any = queries.view_message(request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "100"}))
     assert (found.code, found.body) == (0, b"stored")
     lost: Any = queries.view_message(request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "101"}))
@@ -30,7 +31,8 @@ def test_queries_need_the_configuration_and_the_store() -> None:
 
 
 def test_a_changed_configuration_is_handed_to_its_owner() -> None:
-    live, plane, taken = LiveConfig(BrokerConfig()), FakePlane(), list[BrokerConfig]()
+    plane, taken = FakePlane(), list[BrokerConfig]()
+    live = LiveConfig(BrokerConfig(), plane.watermarks)
     topics = TopicTable(PlaneTables(plane), lambda topic: None, ClientNames(plane.header))
     outbox = Outbox()
     config = ConfigRequests(

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.relations import changed
 from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.fastjson.reader import read_config
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.remoting import names
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
@@ -125,7 +125,7 @@ def test_a_commit_counts_without_a_retry_topic(harness: Harness, why: str) -> No
         case "no retries":
             harness.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=0), START_MS)
         case "slave":
-            harness.broker.live.config = changed(harness.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
+            harness.plane.watermarks.tenure = Tenure(TenureState.SLAVE).word
         case "memory":
             harness.plane.header.memory.level = 1
         case "deletion":

@@ -22,12 +22,14 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.config.relations import changed
 from ringmq.broker.requests.request import Connection, Request
 from ringmq.remoting.command import RemotingCommand
+from tests.broker.fakes import FakePlane
 
 INTERVAL = 30_000
 
 
 def routes_of(servers: str = "a:1;b:2", **properties: Any) -> TopicRoutes:
-    return TopicRoutes(LiveConfig(changed(BrokerConfig(), {"namesrvAddr": servers, **properties})))
+    config = changed(BrokerConfig(), {"namesrvAddr": servers, **properties})
+    return TopicRoutes(LiveConfig(config, FakePlane().watermarks))
 
 
 def request(now_ms: int = 0, host: str = "10.0.0.1", number: int = 1) -> Request:
@@ -83,7 +85,8 @@ def test_known_routes_are_asked_for_again_at_every_interval() -> None:
 
 
 def test_the_interval_is_live() -> None:
-    live = LiveConfig(changed(BrokerConfig(), {"namesrvAddr": "a:1", "loadBalancePollNameServerInterval": "5000"}))
+    config = changed(BrokerConfig(), {"namesrvAddr": "a:1", "loadBalancePollNameServerInterval": "5000"})
+    live = LiveConfig(config, FakePlane().watermarks)
     routes = TopicRoutes(live)
     learn(routes, "T")
     live.config = changed(live.config, {"loadBalancePollNameServerInterval": "1000"})

@@ -22,6 +22,7 @@ from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.fastjson.reader import read_config
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import write_body
@@ -311,7 +312,7 @@ def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_n
     assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "what the log has no bytes of goes"
     harness.make_topic("S")
     harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
-    harness.broker.config = changed(harness.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
+    harness.plane.watermarks.tenure = Tenure(TenureState.SLAVE).word
     persistence.remove_deleted(START_MS + 3000)
     assert "S" in harness.store.deleted
     assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"

@@ -15,7 +15,7 @@ from ringmq.pop.page_changes import open_changes
 from ringmq.pop.slave_progress import SlaveProgress
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from tests.broker.fakes import Harness, make_harness
+from tests.broker.fakes import FakePlane, Harness, make_harness
 from tests.pop.memory_kit import ENTRIES, open_memory, put
 from tests.pop.test_snapshots import Taker
 
@@ -65,7 +65,7 @@ class Slave:
     def __init__(self, root: Path) -> None:
         root.mkdir(exist_ok=True)
         self.root, self.now_ms, self.bytes = root, 1_000_000, 0
-        self.progress = SlaveProgress(LiveConfig(BrokerConfig()), root)
+        self.progress = SlaveProgress(LiveConfig(BrokerConfig(), FakePlane().watermarks), root)
         self.sync: Any = self.progress.sync
         self.sync.master_is("m", self.now_ms)
 
