@@ -37,9 +37,9 @@ _MINUTE = {
 }
 
 
-def families(sources: Sources) -> Add | None:
+def families(sources: Sources) -> Add:
     """Those of a master."""
-    return None if sources.is_slave else TimerFamilies(sources.plane, sources.config, sources.store_time).add_to
+    return sources.of_master(TimerFamilies(sources.plane, sources.config, sources.store_time).add_to)
 
 
 class TimerFamilies:

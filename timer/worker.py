@@ -20,6 +20,7 @@ from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, run_worker
+from ringmq.ipc.tenure import follows_master
 from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
@@ -146,12 +147,13 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     log_view, saver_view = (LogView(plane, MessageStore(store_config(start))) for _ in range(2))
     settings, log_end = timer_settings(start), int(plane.watermarks.append_offset)
     own = load(root, log_view, log_end)
-    saved = own if start.broker_role == "SLAVE" else of_master(own, read_master_timers(root), log_end)
+    follows = follows_master(plane.watermarks)
+    saved = own if follows else of_master(own, read_master_timers(root), log_end)
     oldest = oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset))
     opening = open_files(
         root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
         file_bytes=start.mapped_file_size_timer_log, log_line=log.warning,
-        oldest_record=oldest, is_slave=start.broker_role == "SLAVE", usual_slots=start.timer_roll_window_slot,
+        oldest_record=oldest, is_slave=follows, usual_slots=start.timer_roll_window_slot,
     )  # fmt: skip
     try:
         files = in_turns(opening, stop, plane.role(role))
@@ -162,15 +164,16 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     words = plane.role(role).counters
     words[lib.RMQ_TIMER_WORD_REBUILDS] += files.is_rebuilt
     words[lib.RMQ_TIMER_WORD_MENDED_SLOTS] += files.mended_slots
-    files.struct.coarsest_ms = coarsest_ms(start, saved, oldest, int(plane.header.first_append))
+    own_from = None if follows else int(plane.header.first_append)
+    files.struct.coarsest_ms = coarsest_ms(start, saved, oldest, own_from)
     log_line = LogLines(log.warning)
     return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, log_line)
 
 
-def coarsest_ms(config: BrokerConfig, saved: Saved, oldest: int | None, first_append: int) -> int:
-    """Return the largest precision that any waiting message was admitted by. A master has admitted all records itself
-    if the oldest one lies behind `first_append`, the log's end at the broker's start."""
-    if config.broker_role != "SLAVE" and oldest is not None and oldest >= first_append:
+def coarsest_ms(config: BrokerConfig, saved: Saved, oldest: int | None, own_from: int | None) -> int:
+    """Return the largest precision that any waiting message was admitted by. This broker has admitted all records
+    itself if the oldest one lies behind `own_from`, the log's end at its start. None on a slave."""
+    if own_from is not None and oldest is not None and oldest >= own_from:
         return config.timer_precision_ms
     return max(config.timer_precision_ms, saved.coarsest_ms)
 
@@ -286,8 +289,7 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     opened = open_store(plane, spec.role, config, stop)
     if opened is None:
         return EXIT_CLEAN
-    is_slave = config().broker_role == "SLAVE"
-    made = make_follower(opened) if is_slave else make_delivery(opened, stop)
+    made = make_follower(opened) if follows_master(plane.watermarks) else make_delivery(opened, stop)
     if made is None:
         return EXIT_CLEAN
     bound_collections()

@@ -25,21 +25,21 @@ FINE = replace(BrokerConfig(), timer_precision_ms=100)
 
 
 @pytest.mark.parametrize(
-    ("config", "saved", "oldest", "expected_ms"),
+    ("config", "saved", "oldest", "own_from", "expected_ms"),
     [
-        (FINE, Saved(), 500, 100),
-        (FINE, Saved(), 499, 1000),
-        (FINE, Saved(), None, 1000),
-        (FINE, Saved(coarsest_ms=200), 499, 200),
-        (replace(FINE, broker_role="SLAVE", broker_id=1), Saved(), 500, 1000),
-        (BrokerConfig(), Saved(coarsest_ms=100), 499, 1000),
+        (FINE, Saved(), 500, 500, 100),
+        (FINE, Saved(), 499, 500, 1000),
+        (FINE, Saved(), None, 500, 1000),
+        (FINE, Saved(coarsest_ms=200), 499, 500, 200),
+        (FINE, Saved(), 500, None, 1000),
+        (BrokerConfig(), Saved(coarsest_ms=100), 499, 500, 1000),
     ],
 )
 def test_records_of_this_broker_alone_have_its_precision(
-    config: BrokerConfig, saved: Saved, oldest: int | None, expected_ms: int
+    config: BrokerConfig, saved: Saved, oldest: int | None, own_from: int | None, expected_ms: int
 ) -> None:
     """The log ended at 500 when it started. Else a rolled delay would come up to 1 s late."""
-    assert worker.coarsest_ms(config, saved, oldest, 500) == expected_ms
+    assert worker.coarsest_ms(config, saved, oldest, own_from) == expected_ms
 
 
 def test_a_long_start_shows_its_progress() -> None:
