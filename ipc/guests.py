@@ -95,7 +95,7 @@ class Guest(NamedTuple):
     metric_table: str = ""
     """Rows of metrics, a tuple of `ringmq.broker.exporter.metric.Metric`. No two guests have a metric of one name."""
     metrics: str = ""
-    """Function that the metrics worker calls at its start: (Sources) -> Add, or None if this broker shows none
+    """Function that the metrics worker calls at its start: (Sources) -> Add
     (`ringmq.broker.exporter.sources`)."""
     questions: str = ""
     """Table of the questions that the guest's worker asks control: type of the ask (RMQ_INBOX_*) -> its answerer

@@ -57,9 +57,9 @@ REVIVE_QUEUE = {"queue_id": "0"}
 PUT_OK = "PUT_OK"
 
 
-def families(sources: Sources) -> Add | None:
+def families(sources: Sources) -> Add:
     """Those of a master."""
-    return None if sources.is_slave else PopFamilies(sources.plane).add_to
+    return sources.of_master(PopFamilies(sources.plane).add_to)
 
 
 class PopFamilies:

@@ -18,3 +18,8 @@ def starts_as_slave(config: BrokerConfig) -> bool:
     """True if a start begins as a slave. For what happens before the watermark page exists, and for checks of a broker
     that does not run."""
     return first_tenure(config).follows_master
+
+
+def master_role(config: BrokerConfig) -> str:
+    """The word of brokerRole for this broker as a master: ASYNC_MASTER if the configuration names a slave."""
+    return "ASYNC_MASTER" if config.broker_role == "SLAVE" else config.broker_role

@@ -19,6 +19,7 @@ from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.health import Heartbeats, readiness
 from ringmq.ipc.guests import parts
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import follows_master
 from ringmq.ipc.worker_blocks import workers
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
@@ -46,8 +47,7 @@ class Collector:
         self._disks = (*store.commit_log_directories, store.root)
         self._topics = TopicFamilies(self._tables)
         sources = Sources(plane, config, self._store)
-        self._guests = [add for of_guest in parts("metrics") if (add := of_guest(sources)) is not None]
-        self._is_slave = sources.is_slave
+        self._guests = [of_guest(sources) for of_guest in parts("metrics")]
         self._groups = GroupFamilies(self._tables, sources.store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
@@ -63,7 +63,7 @@ class Collector:
         page = Page(self._labels, config.metrics_otel_cardinality_limit)
         report = read_report(plane.name)
         engine.add_clients(page, self._tables, report, config)
-        if not self._is_slave:  # a sum over master and slave would count messages twice
+        if not follows_master(plane.watermarks):  # a sum over master and slave would count messages twice
             self._topics.add_to(page)
         for add in self._guests:
             add(page, now_ms)

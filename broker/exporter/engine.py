@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import master_role
 from ringmq.broker.control_report import ControlReport
 from ringmq.broker.engine_choice import engine_of
 from ringmq.broker.exporter.http_counts import HttpPort
@@ -26,6 +27,7 @@ from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc import namesrv_counters
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import follows_master
 from ringmq.ipc.worker_blocks import Worker
 from ringmq.ipc.workers import read_name
 from ringmq.native import lib
@@ -183,13 +185,13 @@ def replicas_wanted(config: BrokerConfig) -> int:
 def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int) -> None:
     """Add policy, replicas and their progress. `wanted`: the result of replicas_wanted, which takes 0.4 ms."""
     view = ReplicationView(plane)
-    marks, is_slave = view.marks(), config.broker_role == "SLAVE"
-    role = config.broker_role.lower()
+    marks, follows = view.marks(), follows_master(plane.watermarks)
+    role = "slave" if follows else master_role(config).lower()
     level, replicas = config.replication_policy or "by role", config.replica_policy or "by role"
     page.add("ringmq_replication_policy_info", [({"level": level, "replicas": replicas, "role": role}, 1)])
     page.add("ringmq_write_held", int(marks.write_hold != 0))
     bad_bodies = [({"found_by": "start"}, int(plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES]))]
-    if is_slave:
+    if follows:
         received = int(plane.role(lib.RMQ_ROLE_HA).counters[lib.RMQ_RECEIVE_BAD_BODIES])
         page.add("ringmq_bad_bodies_total", [*bad_bodies, ({"found_by": "slave"}, received)])
         link = view.link()

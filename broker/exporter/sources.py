@@ -9,6 +9,7 @@ from msgspec import Struct
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.exporter.text import Page
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import follows_master
 from ringmq.store.message_store import MessageStore
 
 Add = Callable[[Page, int], None]
@@ -22,10 +23,15 @@ class Sources(Struct, frozen=True):
     config: BrokerConfig
     store: MessageStore
 
-    @property
-    def is_slave(self) -> bool:
-        """True on a slave. Messages that came in are the master's to tell: a sum over both would count them twice."""
-        return self.config.broker_role == "SLAVE"
+    def of_master(self, add: Add) -> Add:
+        """`add`, which adds nothing while the broker follows a master. Messages that came in are the master's to tell:
+        a sum over both would count them twice."""
+
+        def add_to(page: Page, now_ms: int) -> None:
+            if not follows_master(self.plane.watermarks):
+                add(page, now_ms)
+
+        return add_to
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """The store time of a message that may be read, 0 if it is unknown."""

@@ -12,10 +12,10 @@ from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
 
 
-def families(sources: Sources) -> Add | None:
+def families(sources: Sources) -> Add:
     """Those of a master."""
     levels = len(parse_delay_levels(sources.config.message_delay_level))
-    return None if sources.is_slave else DelayFamilies(sources.plane, sources.store, levels).add_to
+    return sources.of_master(DelayFamilies(sources.plane, sources.store, levels).add_to)
 
 
 class DelayFamilies:

@@ -19,9 +19,9 @@ FINISH_BOUNDS = tuple(map(str, BOUNDS_S))
 _CHECKS = {"sent": lib.RMQ_TRANSACTIONS_CHECKED, "no_producer": lib.RMQ_TRANSACTIONS_UNCHECKED}
 
 
-def families(sources: Sources) -> Add | None:
+def families(sources: Sources) -> Add:
     """Those of a master."""
-    return None if sources.is_slave else lambda page, now_ms: add_transactions(page, sources.plane)
+    return sources.of_master(lambda page, now_ms: add_transactions(page, sources.plane))
 
 
 def add_transactions(page: Page, plane: Plane) -> None:

@@ -19,6 +19,7 @@ from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.ipc.plane import Capacity
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from ringmq.store.retention import used_ratio
 from tests.broker.exporter_kit import families, kit, samples, value
@@ -404,6 +405,21 @@ def test_every_family_is_in_the_table_with_its_labels(tmp_path: Path) -> None:
             expected = common | set(METRICS[name].labels)
             expected |= {"otel_scope_name"} if name.startswith("rocketmq_") else set()
             assert shapes == {frozenset(expected)}, name
+
+
+@pytest.mark.parametrize("state", TenureState)
+def test_a_page_shows_the_side_of_its_moment(tmp_path: Path, state: TenureState) -> None:
+    """Messages that came in are counted by the master alone. A collector lives longer than a side."""
+    with kit(tmp_path) as made:
+        made.topic("orders", [9])
+        assert value(made.text(), "ringmq_replication_policy_info", role="async_master") == 1
+        made.plane.watermarks.tenure = Tenure(state, epoch=1).word
+        page = {sample.name: sample.labels for sample in samples(made.text())}
+        follows = state in (TenureState.SLAVE, TenureState.TAKING)
+        assert page["ringmq_replication_policy_info"]["role"] == ("slave" if follows else "async_master")
+        assert ("ringmq_master_connected" in page) == follows
+        assert ("rocketmq_messages_in_total" in page) == (not follows)
+        assert ("ringmq_delay_delivered_total" in page) == (not follows)
 
 
 def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> None:
