@@ -58,14 +58,15 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     )
     store = StoreView(plane, MessageStore(store_config(config)))
     broker = Broker(config, identity, plane, store)
-    if config.broker_role != "SLAVE":  # a slave has no write, so no send can be under way
+    follows = broker.live.follows_master
+    if not follows:  # a slave has no write, so no send can be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     sends_from_ms = config.start_accept_send_request_time_stamp
     if sends_from_ms > now_ms():
         until = time_text(sends_from_ms)
         log.warning("sends are refused until %s (startAcceptSendRequestTimeStamp = %d)", until, sends_from_ms)
-    if config.broker_role != "SLAVE":
+    if not follows:
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
     load_modes(root, broker.modes, fresh=False)
@@ -92,12 +93,12 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    broker.copied_files.load(root, is_slave=broker.live.follows_master)
+    broker.copied_files.load(root, is_slave=follows)
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
-    slave = slave_of(plane, broker, root, persistence) if config.broker_role == "SLAVE" else None
+    slave = slave_of(plane, broker, root, persistence) if follows else None
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING

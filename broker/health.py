@@ -22,6 +22,7 @@ from ringmq.broker.replication.view import HOLD_WORDS, REPLICATION_WORDS
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import follows_master, is_master
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
@@ -78,7 +79,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
         ready=not (down or refused or unknown),
         reasons=[*down, *refused, *unknown, *notes],
         serving=not down,
-        writable=not refused and config.broker_role != "SLAVE",
+        writable=not refused and is_master(plane.watermarks),
     )
 
 
@@ -97,16 +98,16 @@ def _workers_down(plane: Plane) -> Iterator[str]:
 
 
 def _why_no_writes(plane: Plane, config: BrokerConfig, report: ControlReport | None) -> Iterator[str]:
-    marks = plane.watermarks
+    marks, serves = plane.watermarks, is_master(plane.watermarks)
     faults = (marks.store_fault, marks.store_fault_errno), (marks.dispatch_fault, marks.dispatch_fault_errno)
     yield from (fault_text(fault, number) for fault, number in faults if fault)
     if marks.write_hold:
         yield f"writes are held: {HOLD_WORDS.get(marks.write_hold, 'by an operator')} (ringmq ha status)"
     permission = config.broker_permission if report is None else report.permission
-    if not permission & Perm.WRITE and config.broker_role != "SLAVE":
+    if not permission & Perm.WRITE and serves:
         yield f"writes are refused: brokerPermission = {permission}"
     sends_from_ms = config.start_accept_send_request_time_stamp if report is None else report.sends_from_ms
-    if sends_from_ms > time.time_ns() // 1_000_000 and config.broker_role != "SLAVE":
+    if sends_from_ms > time.time_ns() // 1_000_000 and serves:
         yield f"writes are refused before {sends_from_ms} ms (startAcceptSendRequestTimeStamp)"
     if not permission & Perm.READ:
         yield f"reads are refused: brokerPermission = {permission}"
@@ -133,7 +134,7 @@ def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[l
 
 
 def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
-    if config.broker_role == "SLAVE":
+    if follows_master(plane.watermarks):
         connected = plane.header.replication.link.state == lib.RMQ_HA_TRANSFER
         return [] if connected else ["the master is not connected"]
     wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need

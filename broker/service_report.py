@@ -18,6 +18,7 @@ from ringmq.broker.health import Heartbeats, Readiness, readiness
 from ringmq.broker.self_probe import ProbeOutcome, SelfProbe
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import is_master
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
@@ -114,7 +115,7 @@ class ServiceReport:
             return
         if self._probe is None:
             if self._failed is None or now_ms >= self._look_ms:
-                self._probe = SelfProbe(self._address, may_send=self._config.broker_role != "SLAVE")
+                self._probe = SelfProbe(self._address, may_send=is_master(self._plane.watermarks))
             return
         outcome = self._probe.outcome
         if outcome is None:

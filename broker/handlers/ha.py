@@ -135,11 +135,11 @@ class HaRequests(Struct, frozen=True):
 
     def status(self, request: Request) -> Answer:
         """270005."""
-        return request.reply(body=ha_status.status(self.live.config, self.replication).encode())
+        return request.reply(body=ha_status.status(self.live, self.replication).encode())
 
     def runtime_status(self, request: Request) -> Answer:
         """907."""
-        return request.reply(body=ha_status.runtime_info(self.live.config, self.replication, request.now_ms).encode())
+        return request.reply(body=ha_status.runtime_info(self.live, self.replication, request.now_ms).encode())
 
     def exchange(self, request: Request) -> Answer:
         """906: answer with the master's address. The request's content concerns stock's acting masters and is

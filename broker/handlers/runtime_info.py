@@ -111,7 +111,7 @@ class RuntimeInfo(Struct, frozen=True):
 
     def _replication(self) -> dict[str, str]:
         """RingMQ's own keys. Stock's tools also print unknown keys."""
-        now = ha_status.status(self.live.config, self.replication)
+        now = ha_status.status(self.live, self.replication)
         table = {
             "haRole": now.role,
             "haReplicationState": now.replication_state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import (
     HOLD_WORDS,
@@ -25,11 +25,11 @@ from ringmq.remoting.ha_bodies import (
 )
 
 
-def status(config: BrokerConfig, replication: Replication) -> HaStatus:
+def status(live: LiveConfig, replication: Replication) -> HaStatus:
     """The current state."""
-    view = replication.view
+    config, view = live.config, replication.view
     marks, now = view.marks(), mono_ms()
-    is_slave = config.broker_role == "SLAVE"
+    is_slave = live.follows_master
     wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
     in_sync = 0 if is_slave else max(1, marks.in_sync_replicas)  # the HA writer sleeps until its first slave comes
     return HaStatus(
@@ -93,11 +93,11 @@ def _master_status(replication: Replication, marks: ReplicationMarks, now_mono_m
     )
 
 
-def runtime_info(config: BrokerConfig, replication: Replication, now_ms: int) -> HaRuntimeInfo:
+def runtime_info(live: LiveConfig, replication: Replication, now_ms: int) -> HaRuntimeInfo:
     """907, by stock's rules (`DefaultHAService.getRuntimeInfo`)."""
     view = replication.view
     marks = view.marks()
-    if config.broker_role == "SLAVE":
+    if live.follows_master:
         link, now = view.link(), mono_ms()
 
         def wall(mono: int) -> int:

@@ -27,6 +27,7 @@ from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import publish_workers, workers
 from ringmq.ipc.workers import WORKERS, Start
@@ -131,8 +132,8 @@ def test_replication_degraded_is_told_and_lost_is_a_reason(plane: Plane) -> None
 
 
 def test_a_slave_without_its_master_is_ready_for_reads(plane: Plane) -> None:
-    plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
-    found = readiness(plane, changed(BrokerConfig(), {"brokerRole": "SLAVE", "brokerId": "1"}))
+    plane.watermarks.tenure = Tenure(TenureState.SLAVE).word
+    found = readiness(plane, BrokerConfig())
     assert found.ready and not found.writable and found.reasons == ["the master is not connected"]
 
 
