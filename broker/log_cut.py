@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.start_error import unusable_file
 from ringmq.ipc.guests import parts
 
@@ -22,7 +23,7 @@ def forget_unless_master(config: BrokerConfig) -> None:
     """Let guests of a slave forget what belongs to a master: the log gets records of another one. Raises StartError."""
     root = Path(config.store_path_root_dir)
     try:
-        for forget in _AS_SLAVE if config.broker_role == "SLAVE" else ():
+        for forget in _AS_SLAVE if starts_as_slave(config) else ():
             forget(root)
     except OSError as error:
         raise unusable_file(root, error) from error

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
@@ -129,7 +130,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
 
 def confirm_policy_of(config: BrokerConfig) -> int:
     """The words that limit the log for consumers. On a slave, the master's confirm offset is one of them."""
-    limited = config.broker_role == "SLAVE" or waits_for_replicas(config)
+    limited = starts_as_slave(config) or waits_for_replicas(config)
     flushed = config.flush_disk_type == "SYNC_FLUSH"
     policy = int(lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED)
     return policy | int(lib.RMQ_CONFIRM_LIMITED) if limited else policy
@@ -161,8 +162,6 @@ def begin_without_slaves(plane: Plane, config: BrokerConfig) -> None:
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
     settings = plane.header.settings
-    settings.broker_role = lib.RMQ_BROKER_SLAVE if config.broker_role == "SLAVE" else lib.RMQ_BROKER_MASTER
-    settings.broker_id = config.broker_id
     settings.sync_replication = waits_for_replicas(config)
     settings.slave_timeout_ms = config.slave_timeout
     settings.ha_transfer_bytes = config.ha_transfer_batch_size
@@ -175,7 +174,7 @@ def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
 def _memory_window_bytes(config: BrokerConfig) -> int:
     """Bytes that count as in memory. A slave uses 10 % less than the property (stock's `BrokerStartup`)."""
     percent = config.access_message_in_memory_max_ratio
-    if config.broker_role == "SLAVE":
+    if starts_as_slave(config):
         percent = max(percent - 10, 0)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
 

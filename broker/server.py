@@ -22,7 +22,7 @@ from msgspec import Struct, field, structs
 
 from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import first_tenure
+from ringmq.broker.config.first_tenure import first_tenure, role_words, starts_as_slave
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
@@ -215,7 +215,7 @@ def make_plane(
     plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES] = recovered.bad_bodies
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     plane_setup.begin_without_slaves(plane, config)
-    if config.broker_role != "SLAVE" and read_hold(root):
+    if not starts_as_slave(config) and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset
     plane.header.ports.journal.intent_high = recovered.append_offset
@@ -366,7 +366,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     check_store_owner(store_config(config))
     lock = take_lock(root)
     check_stock_store(config)
-    check_own_files(root, is_slave=config.broker_role == "SLAVE")
+    check_own_files(root, is_slave=starts_as_slave(config))
     if options.namesrv_port is not None:
         check_kv_config(root, options.namesrv_properties)
     take_plane_name(root)  # a killed broker's page would count as live under this lock
@@ -374,7 +374,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
     port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
-    is_slave = config.broker_role == "SLAVE"
+    is_slave = starts_as_slave(config)
     request = ListenRequest(not options.config.listen_port, options.namesrv_port, fd_store)
     own = open_listeners((row for row in WORKERS if row.of != ("master" if is_slave else "slave")), config, request)
     config = with_own_ports(config, own)
@@ -425,7 +425,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     config, root = context.config, context.root
     adopted_from = perform_store_task(config)
     forget_unless_master(config)
-    unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
+    unknown_topics_from = 0 if starts_as_slave(config) else adopted_from
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
@@ -480,8 +480,8 @@ def run_store(
     report.watch(plane)
     supervisor = Supervisor(plane, specs, (context.lock.descriptor,), image=image)
     if before is None:
-        role = {"brokerRole": context.config.broker_role, "brokerId": context.config.broker_id}
-        write_change(Change(Kind.ROLE, context.config.broker_name, Actor("broker", "start"), None, role))
+        name, role = context.config.broker_name, role_words(context.config)
+        write_change(Change(Kind.ROLE, name, Actor("broker", "start"), None, role))
     else:
         supervisor.replaced_only = before.replaced_only
     boot_mark, memory = BootMarker(plane, context.root), MemoryWatch(plane, context.config, log.warning)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.store.config import StoreConfig
 from ringmq.store.store_format import check_format
 from ringmq.store.unsupported import (
@@ -28,7 +29,7 @@ def stock_store_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
     check_format(store.root)
     if has_rocksdb_timers(store.root):
         raise StockStoreError(refusal_of_rocksdb(str(store.root)))
-    if config.broker_role == "SLAVE":
+    if starts_as_slave(config):
         return []
     waiting = find_unsupported(store)
     if waiting and not config.accept_unserved:

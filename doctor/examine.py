@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.memory_watch import memory_max_bytes
 from ringmq.broker.plane_setup import capacity_of
@@ -60,7 +61,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
     """Return ringmqMemoryMax of a broker with this configuration, in bytes. Computes the default if it is not set."""
     readers = sum(map(is_read, cpus.plan))
-    capacity = capacity_of(config, WORKERS.rows(readers, slave=config.broker_role == "SLAVE"))
+    capacity = capacity_of(config, WORKERS.rows(readers, slave=starts_as_slave(config)))
     return memory_max_bytes(config, plane_bytes(capacity), sum(port.arena_bytes for port in capacity.ports))
 
 
@@ -87,7 +88,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
         *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers
-        *check_store(facts.store, accept_unserved=config.accept_unserved or config.broker_role == "SLAVE"),
+        *check_store(facts.store, accept_unserved=config.accept_unserved or starts_as_slave(config)),
     ]
 
 

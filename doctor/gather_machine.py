@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.engine_choice import EngineChoice, engine_of, probe_io_uring
 from ringmq.doctor.facts import ClockFacts, CpuFacts, EngineFacts, LimitFacts
@@ -130,7 +131,7 @@ def gather_cpus(config: BrokerConfig, cpus: tuple[int, ...]) -> CpuFacts:
         config.readers or None,
         sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         sync_replication=waits_for_replicas(config),
-        slave=config.broker_role == "SLAVE",
+        slave=starts_as_slave(config),
     )
     quota = read_text("/sys/fs/cgroup/cpu.max").split()
     quota_cpus = int(quota[0]) / int(quota[1]) if len(quota) == 2 and quota[0].isdigit() else None

@@ -23,3 +23,8 @@ def starts_as_slave(config: BrokerConfig) -> bool:
 def master_role(config: BrokerConfig) -> str:
     """The word of brokerRole for this broker as a master: ASYNC_MASTER if the configuration names a slave."""
     return "ASYNC_MASTER" if config.broker_role == "SLAVE" else config.broker_role
+
+
+def role_words(config: BrokerConfig) -> dict[str, str | int]:
+    """The properties that name the side of the start, for the audit trail."""
+    return {"brokerRole": config.broker_role, "brokerId": config.broker_id}

@@ -11,6 +11,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.role_loop import RoleError
+from ringmq.ipc.tenure import AS_MASTER
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.native import ffi
 from ringmq.services.kit.loop import Part
@@ -67,7 +68,8 @@ def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> S
     monkeypatch.setattr(worker, "ConfigWatcher", lambda _: lambda: config)
     monkeypatch.setattr(worker, "open_store", open_store)
     monkeypatch.setattr(worker, "make_delivery", lambda *_: Part())
-    plane, spec = SimpleNamespace(role=lambda _: block), SimpleNamespace(role=0, config_path="")
+    marks = SimpleNamespace(tenure=AS_MASTER.word)
+    plane, spec = SimpleNamespace(role=lambda _: block, watermarks=marks), SimpleNamespace(role=0, config_path="")
     worker.serve(spec, plane, SimpleNamespace(is_set=False))  # type: ignore[arg-type]
     return found
 

@@ -72,11 +72,10 @@ struct rmq_settings {
     uint32_t send_queue_bytes_max;     /* per connection: a client that never reads is closed beyond it */
     uint32_t send_stall_timeout_ms;
     uint64_t batch_queue_file_bytes;   /* mapperFileSizeBatchConsumeQueue, multiple of 46 */
-    uint32_t broker_role;              /* RMQ_BROKER_* */
+    uint32_t reserved1;
     uint32_t sync_replication;         /* 1: a send without WAIT=false waits for replicated_offset */
     uint32_t slave_timeout_ms;         /* slaveTimeout */
     uint32_t ha_transfer_bytes;        /* haTransferBatchSize, at most 32768 */
-    uint64_t broker_id;                /* 0 = master */
     uint64_t ha_window_bytes;          /* sent and not reported, per slave */
     uint64_t ha_bytes_per_second;      /* maxHaTransferByteInSecond with haFlowControlEnable, else 0 */
     uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
@@ -95,10 +94,8 @@ struct rmq_settings {
     uint32_t held_connection_polls_max; /* of one connection */
     uint32_t held_bytes_max;           /* of their asks and answers, per reader */
     uint32_t config_version;           /* +1 when the whole configuration was replaced (broker/live_settings.py) */
-    uint8_t reserved[24];
+    uint8_t reserved[32];
 };
-#define RMQ_BROKER_MASTER 0
-#define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */
 /* cdef-end */
 
 #endif
