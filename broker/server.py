@@ -431,7 +431,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host)
         fill_engine(plane, context.engine)
-        dormant = dormant_at_start(context.rows, config, root, log.warning)
+        dormant = dormant_at_start(context.rows, plane, config, root, log.warning)
         config_path = write_run_config(plane.name, config)
         specs = worker_specs(
             plane, context.rows, context.placement, context.listeners_by_worker, dormant, config_path, extras(context)

@@ -13,6 +13,7 @@ from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor import make_event_fds
+from ringmq.ipc.tenure import is_master
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.worker_blocks import publish_workers
 from ringmq.ipc.workers import Start, WorkerRow, is_read
@@ -62,10 +63,13 @@ def worker_specs(
 
 
 def dormant_at_start(
-    rows: Iterable[WorkerRow], config: BrokerConfig, root: Path, log: Callable[[str], None]
+    rows: Iterable[WorkerRow], plane: Plane, config: BrokerConfig, root: Path, log: Callable[[str], None]
 ) -> frozenset[str]:
     """The workers without work. A worker starts if its function `needed_at_once` fails."""
-    return frozenset(row.name for row in rows if not _is_needed(row, config, root, log))
+    serves = is_master(plane.watermarks)
+    return frozenset(
+        row.name for row in rows if (row.needs_master and not serves) or not _is_needed(row, config, root, log)
+    )
 
 
 def _is_needed(row: WorkerRow, config: BrokerConfig, root: Path, log: Callable[[str], None]) -> bool:

@@ -53,6 +53,7 @@ def publish_workers(plane: Plane, rows: Iterable[WorkerRow], dormant: Collection
         block = plane.role(row.role)
         block.name = row.name.encode()
         block.flags = lib.RMQ_ROLE_OPTIONAL if row.is_optional else 0
+        set_flag(block, lib.RMQ_ROLE_OF_MASTER, on=row.needs_master)
         set_flag(block, lib.RMQ_ROLE_DORMANT, on=row.name in dormant)
 
 

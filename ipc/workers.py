@@ -89,6 +89,8 @@ class WorkerRow(Struct, frozen=True):
     """True if its deaths, however many, degrade /health and never end the broker."""
     of: Literal["any", "master", "slave"] = "any"
     """The brokers that have it."""
+    needs_master: bool = False
+    """True if it works on a master alone. Other brokers have it dormant, and control answers its requests there."""
     listener: str = ""
     """Function that opens its listening socket: (configuration, ListenRequest) -> socket, or None if there is no such
     worker."""
@@ -295,14 +297,14 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
-            start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            start=Start.OPEN_WORK, is_optional=True, needs_master=True, asks=("control",),
             answers=AnswerRow(codes=(36, 370, 270001)),
             port=PortRow("ringmq.services.arenas:services_bytes", weight=1),
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
             "pop", lib.RMQ_ROLE_POP, "ringmq.pop.worker", StopPhase.POP, CpuClass.SERVICE, start=Start.OPEN_WORK,
-            is_optional=True, of="master", asks=("control",),
+            is_optional=True, needs_master=True, asks=("control",),
             answers=AnswerRow(
                 codes=(200050, 200051, 200052, 200053, 200054, 200055, 200151, 270007, 270008), control_asks=True
             ),
@@ -314,7 +316,7 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "delay", lib.RMQ_ROLE_DELAY, "ringmq.services.delay.worker", StopPhase.CONTROL, CpuClass.SERVICE,
-            start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            start=Start.OPEN_WORK, is_optional=True, needs_master=True, asks=("control",),
             port=PortRow(
                 "ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
@@ -323,7 +325,7 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "transactions", lib.RMQ_ROLE_TRANSACTIONS, "ringmq.services.transactions.worker", StopPhase.CONTROL,
-            CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True, needs_master=True, asks=("control",),
             answers=AnswerRow(codes=(37,)),
             port=PortRow("ringmq.services.arenas:chains_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
             needed_at_once="ringmq.services.transactions.open_work:has_open_work",

@@ -53,9 +53,16 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
 def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
     master = {row.name for row in WORKERS.rows(2, slave=False)}
     slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    of_masters = {"write", "ha", "services", "delay", "transactions", "pop"}
-    assert (master - slave, slave - master) == (of_masters, {"ha-slave"})
+    assert (master - slave, slave - master) == ({"write", "ha"}, {"ha-slave"})
     assert {"read-0", "read-1"} <= slave & master
+
+
+def test_services_of_a_master_have_their_ports_and_inboxes_on_every_broker() -> None:
+    """So a slave can become a master with the plane that it has."""
+    needing = {row.name for row in WORKERS if row.needs_master}
+    assert needing == {"services", "delay", "transactions", "pop"}
+    sides = [[row for row in WORKERS.rows(2, slave=slave) if row.name in needing] for slave in (False, True)]
+    assert sides[0] == sides[1] and len(sides[0]) == len(needing)
 
 
 def test_rows_of_read_workers_are_made_from_a_count() -> None:

@@ -9,12 +9,15 @@ import pytest
 from reader_kit import BOTH, MakeKit, ReaderKit, connected, pull_frame, request, send_frame
 from waiting import wait_until
 
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import lib
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 
 SEND, REDO, DROP, CLOSE = lib.RMQ_VERDICT_SEND, lib.RMQ_VERDICT_REDO, lib.RMQ_VERDICT_DROP, lib.RMQ_VERDICT_CLOSE
-HEARTBEAT, LOCK, ROUTE = 34, 41, 105
+HEARTBEAT, LOCK, ROUTE, SEND_BACK = 34, 41, 105, 36
+SERVICES = 1
+"""Number of the answerer `services` in the plane of a kit."""
 CLOCK_STEP_NS = 1_000_000
 """A reader may count in whole milliseconds."""
 
@@ -46,6 +49,23 @@ def test_record_says_who_and_what(kit: ReaderKit) -> None:
         assert began_ns - CLOCK_STEP_NS <= record.received_mono_ns <= time.monotonic_ns()
         kit.verdict(record, SEND, answer_frame(5, "fine"))
         assert client.answer().remark == "fine"
+
+
+@pytest.mark.parametrize("state", TenureState)
+@pytest.mark.parametrize("flags", [0, lib.RMQ_ROLE_OF_MASTER])
+def test_a_request_that_a_master_alone_does_goes_to_control_of_another_broker(
+    kit: ReaderKit, flags: int, state: TenureState
+) -> None:
+    """Control has the answer of a slave. The worker of the code is dormant there."""
+    kit.header.roles[lib.RMQ_ROLE_SERVICES].flags, kit.marks.tenure = flags, Tenure(state).word
+    is_control = bool(flags) and state is not TenureState.MASTER
+    with connected(kit) as client:
+        frame = request(SEND_BACK, {"group": "G"})
+        client.send(frame)
+        assert kit.take(0 if is_control else SERVICES)[1] == frame
+        client.send(request(ROUTE, {}))
+        assert kit.take(0)[1] == request(ROUTE, {})
+    assert kit.header.roles[lib.RMQ_ROLE_SERVICES].activation_requested == (not is_control)
 
 
 def test_answers_in_chunks_do_not_mix(kit: ReaderKit) -> None:

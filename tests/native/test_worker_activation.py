@@ -4,8 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from plane_kit import Kit, die_with_parent
 
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import lib
 from tests.waiting import wait_until
 
@@ -62,3 +64,14 @@ def test_no_wish_is_lost_while_the_worker_ends(tmp_path: Path) -> None:
     block.counters[PUBLISHED] = ROUNDS + 1
     lib.rmq_worker_activate(kit.plane, ROLE)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("state", TenureState)
+@pytest.mark.parametrize("flags", [0, lib.RMQ_ROLE_OF_MASTER, lib.RMQ_ROLE_OF_MASTER | lib.RMQ_ROLE_OPTIONAL])
+def test_the_worker_of_a_master_is_started_on_a_master_alone(tmp_path: Path, flags: int, state: TenureState) -> None:
+    """On a slave its process would submit requests that no worker takes."""
+    kit = Kit(tmp_path)
+    block = kit.header.roles[ROLE]
+    block.flags, kit.marks.tenure = flags, Tenure(state, epoch=3).word
+    lib.rmq_worker_activate(kit.plane, ROLE)
+    assert block.activation_requested == (not flags or state is TenureState.MASTER)

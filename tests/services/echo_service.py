@@ -33,7 +33,7 @@ RETRY_MS = 10
 # -- the row ---------------------------------------------------------------------------------------------------
 
 ECHO = WorkerRow(
-    "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True, of="master",
+    "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True, needs_master=True,
     port=PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED, weight=1, parked_max=4096),
 )  # fmt: skip
 

@@ -56,6 +56,7 @@ struct rmq_role {
 #define RMQ_ROLE_OPTIONAL 1    /* its deaths, however many, do not end the broker */
 #define RMQ_ROLE_DORMANT 2     /* it has no process because nothing has needed it yet, or needs it any more */
 #define RMQ_ROLE_CRASH_LOOP 4 /* it has died several times lately */
+#define RMQ_ROLE_OF_MASTER 16  /* it works on a master alone: no request starts it, or goes to it, while the broker is none */
 #define RMQ_ROLE_REPLACED 8    /* of the supervisor: the installed package is of another build than the broker */
 /* cdef-end */
 

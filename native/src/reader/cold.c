@@ -71,6 +71,19 @@ static int is_response(const struct rmq_frame_header *h) { return (h->flag & RMQ
 
 static int is_kept(const struct rmq_frame_header *h) { return !is_response(h) && (rmq_is_send(h->code) || rmq_is_pull(h->code)); }
 
+/* The answerer of a request. Control has the answers to requests that a master alone may do while the broker is none. */
+static uint32_t answerer_of(const struct rmq_cold *cold, const struct rmq_frame_header *h)
+{
+    const struct rmq_plane_header *header = cold->context->header;
+    if (is_response(h) || is_kept(h))
+        return RMQ_CONTROL_ANSWERER;
+    uint32_t answerer = rmq_answerer_for(cold->context->plane, h);
+    if (answerer == RMQ_NONE || answerer == RMQ_CONTROL_ANSWERER || rmq_is_master(cold->context->plane->watermarks))
+        return answerer;
+    uint32_t flags = rmq_load_relaxed(&header->roles[header->asks.answerer[answerer].role].flags);
+    return flags & RMQ_ROLE_OF_MASTER ? RMQ_CONTROL_ANSWERER : answerer;
+}
+
 void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections,
                     const struct rmq_connection *c, struct rmq_inbox_record *to)
 {
@@ -263,7 +276,6 @@ static void refuse_shared(struct rmq_cold *cold, const struct cold_frame *f)
 enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                                 uint32_t length, struct rmq_frame_ref *ref, uint32_t redone)
 {
-    int is_control = is_response(h) || is_kept(h);
     struct cold_frame f = {
         .c = c,
         .h = h,
@@ -271,7 +283,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
         .length = length,
         .payload = rmq_is_send(h->code) ? 8 + h->header_length : length,
         .ref = ref,
-        .answerer = is_control ? RMQ_CONTROL_ANSWERER : rmq_answerer_for(cold->context->plane, h),
+        .answerer = answerer_of(cold, h),
         .redone = redone,
     };
     enum rmq_outcome outcome;
