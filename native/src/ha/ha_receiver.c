@@ -103,9 +103,23 @@ static int wipe(struct rmq_receiver *r)
 
 /* --- life ------------------------------------------------------------------------------------------------- */
 
+/* Copies the positions of the ports into the entry that the next generation takes. write stores them there for each batch, and a
+ * receiver changes none of them: so write finds its own when this broker becomes the master. */
+static void keep_ports(struct rmq_journal *journal, uint64_t generation)
+{
+    const struct rmq_journal_entry *from = &journal->entry[generation & 1];
+    struct rmq_journal_entry *to = &journal->entry[(generation + 1) & 1];
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* journal_of (port.c) may read the entry: it has to see that its number is old */
+    to->parked_head = from->parked_head;
+    to->appended_messages = from->appended_messages;
+    RMQ_CRASH("receive-parked-kept");
+    memcpy(to->port, from->port, sizeof to->port);
+    RMQ_CRASH("receive-ports-kept");
+}
+
 static int open_parts(struct rmq_receiver *r)
 {
-    const struct rmq_journal *journal = &r->header->ports.journal;
+    struct rmq_journal *journal = &r->header->ports.journal;
     uint64_t generation = rmq_load(&journal->generation), entered = journal->entry[generation & 1].generation;
     RMQ_INVARIANT(!generation || entered == generation, entered, generation);
     r->segment_bytes = r->header->settings.segment_bytes;
@@ -118,6 +132,7 @@ static int open_parts(struct rmq_receiver *r)
     }
     if (generation)
         r->store_time_ms = journal->entry[generation & 1].store_time_ms;
+    keep_ports(journal, generation);
     memset(r->link, 0, sizeof *r->link);
     int rc = wipe(r);
     if (rc >= 0)
@@ -265,6 +280,7 @@ static void publish(struct rmq_receiver *r)
     struct rmq_journal *journal = &r->header->ports.journal;
     uint64_t generation = journal->generation + 1;
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* as above */
     entry->generation = generation;
     entry->append_offset = r->append;
     entry->store_time_ms = r->store_time_ms;
