@@ -4,11 +4,12 @@ The completer is native/src/flush/completer.c.
 
     refused (nothing appended) <-- send --> parked --both conditions hold--> 0
                                               |--fsync failed--> 14
+                                              |--no master any more--> 2, at once
                                               |--too few replicas--> 11 or 12, at once
                                               +--deadline--> 12 (replicas), else 10 (flush)
 
 Codes are RocketMQ's response codes: 0 SUCCESS, 1 SYSTEM_ERROR (the remark says that in-sync replicas are not enough),
-10 FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT, 14 SERVICE_NOT_AVAILABLE.
+2 SYSTEM_BUSY, 10 FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT, 14 SERVICE_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from msgspec import Struct, field
 
 SUCCESS = 0
 SYSTEM_ERROR = 1
+SYSTEM_BUSY = 2
 FLUSH_DISK_TIMEOUT = 10
 SLAVE_NOT_AVAILABLE = 11
 FLUSH_SLAVE_TIMEOUT = 12
@@ -51,10 +53,13 @@ class Watermarks(Struct, frozen=True):
     replication_state: int = REPLICATION_OK
     fsync_failed: bool = False
     stopping: bool = False
+    is_master: bool = True
 
 
 def refusal(waits: WaitSettings, marks: Watermarks, held: bool, wait: bool = True) -> int | None:
     """The answer to a send that is not to be appended. None if it is to be. wait: not WAIT=false."""
+    if not marks.is_master:
+        return SYSTEM_BUSY
     if held:
         return SERVICE_NOT_AVAILABLE
     too_few = waits.sync_replication and marks.replication_state != REPLICATION_OK
@@ -69,6 +74,8 @@ def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Waterma
         return SUCCESS
     if flush_lacks and marks.fsync_failed:
         return SERVICE_NOT_AVAILABLE
+    if not marks.is_master:
+        return SYSTEM_BUSY
     if replicas_lack and marks.replication_state != REPLICATION_OK:
         return marks.replication_state
     waited_ms = now_ms - parked_ms

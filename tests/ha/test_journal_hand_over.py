@@ -8,6 +8,7 @@ import pytest
 from plane_kit import Kit
 from receiver_kit import SlaveKit, frames
 
+from ringmq.ipc.tenure import AS_MASTER, Tenure, TenureState
 from ringmq.native import lib
 
 PORTS = 2
@@ -50,9 +51,11 @@ def test_write_goes_on_behind_what_a_receiver_has_stored(tmp_path: Path, batches
     requests again, or drop them."""
     kit = SlaveKit(tmp_path / "broker")
     topic = kit.topic(b"T")
+    kit.marks.tenure = AS_MASTER.word
     with kit.writer() as run:
         assert [found.code for found in send(kit, topic, run, batches, 0)] == [0] * batches
     start = kit.marks.append_offset
+    kit.marks.tenure = Tenure(TenureState.SLAVE, epoch=1).word
     stream = master_bytes(tmp_path / "master", start, received)
     sizes = len(stream) // received if received else 0
     with kit.receiver() as slave:
@@ -62,6 +65,7 @@ def test_write_goes_on_behind_what_a_receiver_has_stored(tmp_path: Path, batches
             piece = stream[number * sizes : (number + 1) * sizes]
             assert slave.feed(frames(piece, start + number * sizes, 65_536)) == lib.RMQ_RUN_BUDGET
     assert kit.marks.append_offset == start + len(stream)
+    kit.marks.tenure = Tenure(TenureState.MASTER, epoch=2).word
     with kit.writer() as run:
         assert kit.marks.append_offset == start + len(stream), "nothing is stored a second time"
         found = send(kit, topic, run, PER_TURN, batches + received)
@@ -79,6 +83,7 @@ def test_write_goes_on_behind_what_a_receiver_has_stored(tmp_path: Path, batches
 def test_both_entries_have_the_positions_of_the_ports(tmp_path: Path) -> None:
     kit = SlaveKit(tmp_path)
     topic = kit.topic(b"T")
+    kit.marks.tenure = AS_MASTER.word
     with kit.writer() as run:
         send(kit, topic, run, 5, 0)
     with kit.receiver():

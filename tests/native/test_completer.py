@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from plane_kit import FLUSH_TIMEOUT_MS, NO_WAIT, Kit
 from waiting import wait_until
 
 from ringmq.ha.waiter import WaitSettings, Watermarks, refusal, verdict
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from tests.speed import WALL, allowed
 
 SLAVE_TIMEOUT_MS = FLUSH_TIMEOUT_MS - 20_000
 LOST, STALLED = lib.RMQ_REPLICATION_LOST, lib.RMQ_REPLICATION_STALLED
 FAULTS = {0: 0, 10: lib.RMQ_CAUSE_FLUSH_TIMEOUT, 11: lib.RMQ_CAUSE_SLAVE_LOST, 12: lib.RMQ_CAUSE_SLAVE_TIMEOUT}
-FAULTS[14] = lib.RMQ_FAULT_FSYNC
+FAULTS |= {2: lib.RMQ_CAUSE_YIELDED, 14: lib.RMQ_FAULT_FSYNC}
 
 
 @pytest.fixture
@@ -155,6 +157,38 @@ def test_what_is_parked_behind_the_replicas_is_answered_when_they_go(
     assert counters(kit, counter) == [2]
 
 
+@pytest.mark.parametrize("sync", [False, True])
+def test_what_is_parked_is_given_up_when_the_broker_yields(tmp_path: Path, sync: bool) -> None:
+    """Slaves report to another master from then on, so no report would answer it."""
+    kit = replicated_kit(tmp_path, sync=sync)
+    kit.marks.append_offset = kit.marks.flushed_offset = 100
+    kit.marks.replicated_offset = 100
+    for end in (100, 200, 300):
+        park(kit, end)
+    with kit.flusher() as flush:
+        flush()
+        assert codes(kit) == [0]
+        kit.marks.tenure = Tenure(TenureState.YIELDING).word
+        flush()
+        assert codes(kit) == [2, 2]
+        assert kit.header.ports.parked.tail == kit.header.ports.parked.head
+    assert counters(kit, "YIELDED", "SLAVE_LOST", "SLAVE_TIMEOUTS") == [2, 0, 0]
+
+
+@pytest.mark.parametrize("flags", [0, NO_WAIT])
+def test_write_refuses_what_is_in_the_rings_when_the_broker_yields(kit: Kit, flags: int) -> None:
+    """Read workers have taken it before. Clients of stock send again after code 2."""
+    topic = kit.topic(b"T")
+    kit.marks.tenure = Tenure(TenureState.YIELDING).word
+    for _ in range(3):
+        kit.request(topic, 0, b"x", flags=flags)
+    with kit.writer() as write:
+        write()
+    assert [(answer.code, answer.cause) for answer in kit.completions()] == [(2, lib.RMQ_CAUSE_NO_MASTER)] * 3
+    assert (kit.marks.append_offset, kit.header.ports.parked.head) == (0, 0)
+    assert kit.header.ports.port[0].request.tail == kit.header.ports.port[0].request.head
+
+
 def test_each_condition_has_its_own_time(tmp_path: Path) -> None:
     kit = replicated_kit(tmp_path, sync=True)
     kit.marks.replicated_offset = 100
@@ -247,6 +281,7 @@ class Stage:
         page.replicated_offset, page.replication_state = marks.replicated_offset, marks.replication_state
         page.store_fault = lib.RMQ_FAULT_FSYNC if marks.fsync_failed else 0
         page.stop_requested = lib.RMQ_STOP_READ if marks.stopping else 0
+        page.tenure = Tenure(TenureState.MASTER if marks.is_master else TenureState.YIELDING).word
         ring = kit.header.ports.parked
         ring.tail = ring.head
         kit.header.ports.port[0].completed.head = kit.header.ports.port[0].completed.tail = ring.head
@@ -266,7 +301,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 TIMEOUTS = st.sampled_from([1000, 3000, 5000, 10_000])
 WAITS = st.builds(WaitSettings, st.booleans(), st.booleans(), TIMEOUTS, TIMEOUTS)
 OFFSETS = st.integers(0, 3).map(lambda step: 100 * step)
-MARKS = st.builds(Watermarks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLED]), st.booleans(), st.booleans())
+MARKS = st.builds(
+    Watermarks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLED]), st.booleans(), st.booleans(), st.booleans()
+)
 
 
 @settings(max_examples=200)
@@ -281,20 +318,29 @@ def test_the_twin_gives_the_same_verdict(
     assert answer in {verdict(waits, end, parked_ms - late_ms, marks, now_ms) for late_ms in range(0, took_ms + 1, 100)}
 
 
-@pytest.mark.parametrize("state", [0, LOST, STALLED])
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("wait", [False, True])
-@pytest.mark.parametrize("replicates", [False, True])
-def test_the_twin_refuses_the_same_sends(tmp_path: Path, state: int, held: bool, wait: bool, replicates: bool) -> None:
+SIDES = [(TenureState.MASTER, *case) for case in product([0, LOST, STALLED], *[[False, True]] * 3)] + [
+    (side, *case)
+    for side in (TenureState.SLAVE, TenureState.TAKING, TenureState.YIELDING)
+    for case in ((0, False, False, False), (LOST, True, True, True))
+]
+"""All cases of a master. Of another side, one in which it has a single reason to refuse, and one with all reasons."""
+
+
+@pytest.mark.parametrize(("side", "state", "held", "wait", "replicates"), SIDES)
+def test_the_twin_refuses_the_same_sends(
+    tmp_path: Path, side: TenureState, state: int, held: bool, wait: bool, replicates: bool
+) -> None:
     kit = replicated_kit(tmp_path)
     kit.header.settings.sync_replication = int(replicates)
     kit.marks.replication_state, kit.marks.write_hold = state, int(held)
+    kit.marks.tenure = Tenure(side, epoch=5).word
     kit.request(kit.topic(b"T"), 0, b"x", flags=0 if wait else NO_WAIT)
     with kit.writer() as write:
         write()
     answers = [answer.code for answer in kit.completions()]
     waits = WaitSettings(sync_flush=False, sync_replication=replicates)
-    expected = refusal(waits, Watermarks(0, 0, state), held, wait)
+    marks = Watermarks(0, 0, state, is_master=side is TenureState.MASTER)
+    expected = refusal(waits, marks, held, wait)
     parks = expected is None and replicates and wait
     assert answers == ([] if parks else [expected or 0])
     assert bool(kit.marks.append_offset) == (expected is None)

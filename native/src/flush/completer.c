@@ -16,6 +16,7 @@
 #include "plane/ring.h"
 
 enum {
+    CODE_SYSTEM_BUSY = 2,
     CODE_FLUSH_DISK_TIMEOUT = 10,
     CODE_SLAVE_NOT_AVAILABLE = 11,
     CODE_FLUSH_SLAVE_TIMEOUT = 12,
@@ -66,6 +67,8 @@ static int verdict(struct rmq_completer *c, const struct rmq_parked *entry, int6
     int64_t waited_ms = now_ms - entry->parked_mono_ms;
     if (missing.flush && rmq_load(&c->marks->store_fault) == RMQ_FAULT_FSYNC)
         return CODE_SERVICE_NOT_AVAILABLE;
+    if ((missing.flush || missing.replicas) && !rmq_is_master(c->marks))
+        return CODE_SYSTEM_BUSY;
     uint32_t state = missing.replicas ? rmq_load(&c->marks->replication_state) : RMQ_REPLICATION_OK;
     if (state)
         return state == RMQ_REPLICATION_LOST ? CODE_SLAVE_NOT_AVAILABLE : CODE_FLUSH_SLAVE_TIMEOUT;
@@ -83,6 +86,10 @@ static void fill_answer(struct rmq_completer *c, struct rmq_completion *out, con
     out->code = (int16_t)code;
     switch (code) {
     case 0:
+        return;
+    case CODE_SYSTEM_BUSY:
+        out->cause = RMQ_CAUSE_YIELDED;
+        counters[RMQ_FLUSH_YIELDED]++;
         return;
     case CODE_FLUSH_DISK_TIMEOUT:
         out->cause = RMQ_CAUSE_FLUSH_TIMEOUT;

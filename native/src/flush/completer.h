@@ -1,7 +1,7 @@
 /* completer.h: answers parked requests. C only; part of the flush role.
  *
  * A parked request is answered 0 when its end is flushed (sync_flush) and replicated (sync_replication). Otherwise the missing
- * condition decides, in this order. Not flushed and a failed fsync -> 14. Not replicated -> replication_state, or 12 when
+ * condition decides, in this order. Not flushed and a failed fsync -> 14. The broker is no master any more -> 2. Not replicated -> replication_state, or 12 when
  * slaveTimeout is over. Not flushed when syncFlushTimeout is over -> 10. The conditions are the same for all entries, so
  * answers keep the order of the log. In stock, too, the replicas' status wins over the flush's
  * (CommitLog.handleDiskFlushAndHA), but stock waits for both. Twin in plain Python: ha/waiter.py.

@@ -21,6 +21,7 @@
 #define RMQ_FLUSH_SLEEPS 6
 #define RMQ_FLUSH_SLAVE_LOST 7         /* parked requests answered 11 */
 #define RMQ_FLUSH_SLAVE_TIMEOUTS 8     /* answered 12 */
+#define RMQ_FLUSH_YIELDED 9            /* answered 2 */
 
 /* The values that the shell needs for checkpoint, marker file and segment making. */
 struct rmq_flush_state {

@@ -94,6 +94,8 @@ struct rmq_completion {
 #define RMQ_CAUSE_CHAIN_REFUSED 76 /* another request of its chain was refused, and has the cause */
 #define RMQ_CAUSE_CHAIN_BROKEN 77  /* first of a chain that is too long, or whose end was not published with it */
 #define RMQ_CAUSE_CHAIN_BYTES 78   /* the request with which a chain has more bytes than a chain may have */
+#define RMQ_CAUSE_NO_MASTER 79     /* this broker is no master: nothing was appended */
+#define RMQ_CAUSE_YIELDED 80       /* appended; the broker gives its side up before disk or replicas had it */
 
 /* A parked request. The completer answers it when flushed_offset (sync_flush) and replicated_offset (sync_replication) have
  * reached the end of its records, or at a time-out of one of the two. 80 bytes. layout.h, 4. */

@@ -61,6 +61,12 @@ static void remark_of(const struct rmq_sends *sends, const struct rmq_completion
     case RMQ_CAUSE_IN_SYNC_REPLICAS:
         snprintf(to, room, "in-sync replicas not enough"); /* stock's very words, SendMessageProcessor */
         return;
+    case RMQ_CAUSE_NO_MASTER:
+        snprintf(to, room, "[REJECTREQUEST]this broker is no master now, send to the master of its group");
+        return;
+    case RMQ_CAUSE_YIELDED:
+        snprintf(to, room, "[REJECTREQUEST]this broker is no master now; the message may be stored, send it to the master again");
+        return;
     case RMQ_CAUSE_HELD:
         snprintf(to, room, "service not available now: the log of a slave is longer than this master's, or differs; an operator has "
                            "to choose (ringmq ha adopt, ringmq ha salvage)");

@@ -5,8 +5,8 @@
  *   share   a batch has at most RMQ_BATCH_REQUESTS requests and RMQ_BATCH_BYTES. Ports with waiting requests share it by weight,
  *           at least one request each; a chain that took more pays later. Each batch begins at another port.
  *   room    a port gets no more requests than its rings, `parked` and parked_max have room for answers. Others go on.
- *   refuse  14: a fault of the store, or a hold until an operator chooses a log. 1: too few replicas, a topic or queue that is
- *           gone, a log file that comes too late. 13: too large, or malformed.
+ *   refuse  2: the broker is no master any more. 14: a fault of the store, or a hold until an operator chooses a log. 1: too few
+ *           replicas, a topic or queue that is gone, a log file that comes too late. 13: too large, or malformed.
  *   order   an ordered port refuses all that follows a refusal, until its owner acknowledges it.
  *   chain   tied requests: all get a place, or all are refused (layout.h, 3). A chain that lacks room waits as a whole. One that
  *           can never fit (too many requests, too many bytes) is refused.
@@ -22,6 +22,7 @@
 
 enum {
     CODE_SYSTEM_ERROR = 1,
+    CODE_SYSTEM_BUSY = 2,
     CODE_MESSAGE_ILLEGAL = 13,
     CODE_SERVICE_NOT_AVAILABLE = 14,
 };
@@ -98,7 +99,9 @@ static int refuse_by_state(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     const struct rmq_watermarks *marks = w->plane->watermarks;
     uint32_t fault = rmq_load(&marks->store_fault), dispatch_fault = rmq_load(&marks->dispatch_fault);
-    if (fault)
+    if (!rmq_is_master(marks))
+        refuse(plan, CODE_SYSTEM_BUSY, RMQ_CAUSE_NO_MASTER, 0);
+    else if (fault)
         refuse(plan, CODE_SERVICE_NOT_AVAILABLE, fault, marks->store_fault_errno);
     else if (dispatch_fault)
         refuse(plan, CODE_SERVICE_NOT_AVAILABLE, dispatch_fault, marks->dispatch_fault_errno);
