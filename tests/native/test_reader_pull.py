@@ -9,11 +9,13 @@ import pytest
 from reader_kit import BOTH, READ, TURN_NS, MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import RemotingCommand
 
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
+NOT_FOUND, RETRY = 19, 20
 SCAN_S = 4.9
 """A reader looks at all held pulls 5 s after its start, and every 5 s. Its clock counts whole milliseconds."""
 TURN_S = TURN_NS / 1e9
@@ -358,6 +360,25 @@ def test_long_polling_may_be_switched_while_pulls_are_held(make_kit: MakeKit) ->
         assert client.is_quiet(1.5), "longer than short polling"
         fill(kit, 1)
         assert numbers(client.answer())[:3] == (0, "FOUND", 2)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_held_pulls_are_answered_when_the_broker_yields(kit: ReaderKit, known: bool) -> None:
+    """Messages come to another master from then on. A pull that comes later is held as on a slave."""
+    with connected(kit) as client:
+        for queue in (0, 1):
+            client.send(pull_frame("TopicA", "GROUP", 0, queue=queue, sys_flag=SUSPEND, suspend_ms=3_600_000))
+        wait_until(lambda: parked(kit, 0) and parked(kit, 1), "both are held")
+        assert client.is_quiet()
+        kit.header.replication.master_known = known
+        kit.marks.tenure = Tenure(TenureState.YIELDING, epoch=2).word
+        lib.rmq_role_wake(kit.plane, READ)
+        assert [client.answer().code for _ in range(2)] == [RETRY if known else NOT_FOUND] * 2
+        assert not parked(kit, 0) and not parked(kit, 1)
+        if not known:
+            client.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=3_600_000))
+            wait_until(lambda: parked(kit, 0), "the pull is held")
+            assert client.is_quiet(1.5), "longer than a tick"
 
 
 def test_one_connection_cannot_take_every_place_for_held_pulls(kit: ReaderKit) -> None:

@@ -18,6 +18,7 @@ int rmq_parking_open(struct rmq_parking *parking, struct rmq_read_context *conte
     parking->flags = (uint8_t *)parking->context->plane->base + parking->context->port->parked_flags_at;
     parking->free = RMQ_NONE;
     parking->long_polling = rmq_load(&parking->context->settings->long_polling_enable);
+    parking->was_master = rmq_is_master(parking->context->plane->watermarks);
     if (!parking->table || !parking->slots)
         return -ENOMEM;
     uint32_t queues = rmq_load(&parking->context->header->tables.queue_count);
@@ -149,4 +150,13 @@ void rmq_park_apply_settings(struct rmq_parking *parking)
             parking->next_ms = p->deadline_ms;
     }
     parking->long_polling = long_polling;
+}
+
+void rmq_park_watch_side(struct rmq_parking *parking)
+{
+    int is_master = rmq_is_master(parking->context->plane->watermarks), yields = parking->was_master && !is_master;
+    parking->was_master = is_master;
+    for (uint32_t i = 0; yields && i < parking->used; i++)
+        if (parking->table[i].frame)
+            parking->table[i].deadline_ms = parking->next_ms = parking->context->now_ms;
 }

@@ -40,6 +40,7 @@ struct rmq_parking {
     uint8_t *flags;          /* shared, this reader's row */
     int64_t next_ms, scan_next_ms;
     uint32_t long_polling;   /* as the last tick has seen it */
+    int was_master;          /* as the last round has seen it */
 };
 
 int rmq_parking_open(struct rmq_parking *parking, struct rmq_read_context *context, struct rmq_connections *connections);
@@ -61,4 +62,6 @@ void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c); /* 
 void rmq_park_postpone(struct rmq_parking *parking, struct rmq_parked_pull *p);
 /* Long polling was switched off: dispatch rings no reader any more, so a held pull ends as a new one would. */
 void rmq_park_apply_settings(struct rmq_parking *parking);
+/* Each round. When this broker is no master any more, the deadlines of all pulls are over: messages come to another one. */
+void rmq_park_watch_side(struct rmq_parking *parking);
 #endif

@@ -217,6 +217,7 @@ static void publish_counters(struct rmq_reader *r)
 
 static void tick(struct rmq_reader *r)
 {
+    rmq_park_watch_side(&r->parking);
     if (r->context.now_ms >= r->parking.next_ms || r->context.now_ms >= r->parking.scan_next_ms)
         rmq_parked_tick(&r->pulls);
     if (r->context.now_ms >= r->tick_next_ms) {
