@@ -83,6 +83,7 @@ class Plane:
         marks.version, marks.start_id, marks.owner_pid = 1, start_id, os.getpid()
         marks.store_dev, marks.store_ino = store.st_dev, store.st_ino
         marks.tenure = tenure.word
+        plane.header.ports.journal.owner = lib.rmq_journal_role(marks)
         return plane
 
     @classmethod

@@ -23,6 +23,7 @@ FIRST = [*LAYOUTS, "plane/layout.h"]
 HEADERS = FIRST + sorted({str(path.relative_to(SOURCE_DIR)) for path in SOURCE_DIR.rglob("*.h")} - set(FIRST))
 PLANE = [
     *FIRST, "base/siphash.h", "base/name_hash.h", "plane/ring.h", "plane/port.h", "plane/port.c",
+    "plane/journal.h", "plane/journal.c",
     "plane/settings_word.h", "plane/invariant.h", "plane/plane.h", "plane/plane.c", "plane/asks.h", "plane/asks.c",
     "plane/plane_tables.c", "admission/admission_rules.c", "plane/filter_table.c", "metrics/pull_stats.c",
 ]  # fmt: skip

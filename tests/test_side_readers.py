@@ -28,6 +28,8 @@ STARTS = {
     "doctor/gather_network.py",
 }
 """Modules that run before the watermark page exists, and checks of a broker that does not run."""
+OF_PLANE = ("journal.c", "journal.h", "layout.h", "plane.c", "plane.h", "ports_layout.h", "watermarks_layout.h")
+"""The same in C, with the owner of the journal that a tenure has."""
 PAGE = {"ipc/plane.py", "ipc/tenure.py"}
 """Modules that name the word: the first store of it, and the two questions that readers ask."""
 
@@ -62,4 +64,4 @@ def test_readers_ask_two_questions_of_the_word() -> None:
     """So a state between the sides has one meaning for all of them."""
     assert users(r"\bmarks\.tenure\b|\bwatermarks\.tenure\b") == PAGE
     in_c = users(r"\btenure\b|\bRMQ_TENURE_[A-Z]+\b|\bbroker_role\b", ".c .h")
-    assert in_c == {f"native/src/plane/{name}" for name in ("layout.h", "plane.c", "plane.h", "watermarks_layout.h")}
+    assert in_c == {f"native/src/plane/{name}" for name in OF_PLANE}

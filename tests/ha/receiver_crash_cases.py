@@ -4,12 +4,16 @@ Every call that could meet a crash point happens in a forked child, so that the 
 """
 
 import random
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crash_kit import SEED, crash_until_hit, in_child, points
 from receiver_kit import SlaveKit, frames
 
+from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.native import lib
 from tests.ha.golden_streams import FILE_BYTES, master_log
 
 START, END = 100_000, 180_000
@@ -63,5 +67,56 @@ def test_a_death_loses_nothing_that_was_reported(tmp_path: Path, point: str) -> 
             assert not any(kit.log(end, 2 * FILE_BYTES))
 
         return receive, check
+
+    crash_until_hit(point, prepare)
+
+
+WRITE, HA = lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA
+
+
+@pytest.mark.parametrize("point", points("journal-", "receive-parked-", "receive-ports-"))
+def test_a_death_on_the_way_to_the_other_side_leaves_one_owner(tmp_path: Path, point: str) -> None:
+    """The journal goes to write and back, with a record of write in between."""
+
+    def prepare(repeat: int) -> tuple:
+        kit = SlaveKit(tmp_path / str(repeat), segment_bytes=FILE_BYTES)
+        kit.create_segment(FILE_BYTES)
+        topic = kit.topic(b"T")
+
+        def opened(role: int) -> AbstractContextManager[Any]:
+            return kit.writer() if role == WRITE else kit.receiver()
+
+        def serve(role: int) -> None:
+            """The worker of a role, until it has given the journal away."""
+            while lib.rmq_journal_is_owned(kit.plane, role):
+                with opened(role) as run:
+                    lib.rmq_journal_opened(kit.plane)
+                    assert kit.header.ports.journal.opened == kit.marks.tenure
+                    if role == WRITE and kit.marks.append_offset == 0:
+                        kit.marks.tenure = Tenure(TenureState.MASTER, epoch=1).word
+                        kit.request(topic, 0, b"of write")
+                        run()
+                        kit.marks.tenure = Tenure(TenureState.YIELDING, epoch=1).word
+                    while (run() if role == WRITE else run.run()) != lib.RMQ_RUN_YIELDED:
+                        pass
+                lib.rmq_journal_give(kit.plane, role, WRITE if role == HA else HA)
+
+        def change() -> None:
+            """To write and back."""
+            if kit.marks.append_offset == 0:
+                kit.marks.tenure = Tenure(TenureState.TAKING, epoch=1).word
+                serve(HA)
+            serve(WRITE)
+
+        def check() -> None:
+            owner = kit.header.ports.journal.owner
+            assert owner in (WRITE, HA)
+            in_child(change)
+            assert kit.header.ports.journal.owner == HA and not kit.header.ports.journal.opened
+            assert len(kit.records()) == 1
+            ring = kit.header.ports.port[0].request
+            assert ring.tail == ring.head == 1
+
+        return change, check
 
     crash_until_hit(point, prepare)

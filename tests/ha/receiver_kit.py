@@ -42,6 +42,7 @@ class SlaveKit(Kit):
         super().__init__(root, **settings)
         here = self.header.settings
         self.marks.tenure = Tenure(TenureState.SLAVE).word
+        self.header.ports.journal.owner = lib.RMQ_ROLE_HA
         here.ha_heartbeat_ms, here.ha_housekeeping_ms = 60_000, 60_000
         self.marks.confirm_limit = 2**64 - 1
         if append_offset:

@@ -111,6 +111,7 @@ class Kit:
         self.header = lib.rmq_plane_header_of(self.plane)
         self.marks = self.plane.watermarks
         self.marks.tenure = AS_MASTER.word
+        self.header.ports.journal.owner = lib.RMQ_ROLE_WRITE
         self._settings(segment_bytes, sync, queue_file_bytes, index, slots)
         self._pending = 0
         self.create_segment(0)

@@ -66,6 +66,10 @@ def write(kit: Kit) -> None:
         run()
 
 
+def give_journal(kit: Kit) -> None:
+    lib.rmq_journal_give(kit.plane, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA)
+
+
 def dispatch(kit: Kit) -> None:
     kit.marks.flushed_offset = kit.marks.append_offset
     with kit.dispatcher() as run:
@@ -158,6 +162,14 @@ STATES: dict[str, tuple[Plant, Plant, str]] = {
     ),
     "requests beyond the ring": (
         lambda kit: setattr(kit.header.ports.port[1].request, "head", 1 << 33), write, "ring.h:.* not waiting <=",
+    ),
+    "a write without the journal": (
+        lambda kit: setattr(kit.header.ports.journal, "owner", lib.RMQ_ROLE_HA), write,
+        "writer.c:.* not rmq_journal_is_owned\\(plane, .*\\); .* = 6",
+    ),
+    "a journal given by another than its owner": (
+        lambda kit: setattr(kit.header.ports.journal, "owner", lib.RMQ_ROLE_HA), give_journal,
+        "journal.c:.* not owner == from; .* = 6, 2, 6",
     ),
     "a journal whose entry is another's": (
         lambda kit: setattr(kit.header.ports.journal.entry[1], "generation", 4), write,

@@ -272,6 +272,7 @@ static void set_up(void)
     snprintf(s->store_path, sizeof s->store_path, "%s", root);
     marks()->confirm_limit = UINT64_MAX;
     marks()->tenure = RMQ_TENURE_SLAVE;
+    rmq_plane_header_of(&plane)->ports.journal.owner = RMQ_ROLE_HA;
     sent = calloc(1, SENT_MASK + 1);
     keep_files(0);
     open_receiver();

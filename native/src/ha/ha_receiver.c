@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "codec/record.h"
 #include "log/append_window.h"
+#include "plane/journal.h"
 #include "plane/ring.h"
 
 enum {
@@ -153,6 +154,7 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error)
     r->role = &r->header->roles[RMQ_ROLE_HA];
     r->link = &r->header->replication.link;
     r->fd = -1;
+    RMQ_INVARIANT(rmq_journal_is_owned(plane, RMQ_ROLE_HA), r->header->ports.journal.owner);
     *error = open_parts(r);
     if (*error < 0) {
         rmq_receiver_close(r);
@@ -507,6 +509,8 @@ static int has_news(struct rmq_receiver *r)
 {
     if (rmq_ring_used(&r->header->replication.commands) || rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
         return 1;
+    if (rmq_journal_role(r->marks) != RMQ_ROLE_HA)
+        return 1;
     return r->fd >= 0 && r->reporting && !r->report_left && reportable(r) > r->reported;
 }
 
@@ -542,6 +546,8 @@ int rmq_receiver_run(struct rmq_receiver *r, int64_t budget_ns)
         }
         if (rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
             return RMQ_RUN_STOPPED;
+        if (rmq_journal_role(r->marks) != RMQ_ROLE_HA)
+            return RMQ_RUN_YIELDED;
         int64_t left_ns = end_ns - rmq_mono_ns();
         if (left_ns <= 0 || rmq_ring_used(&r->header->replication.commands))
             return RMQ_RUN_BUDGET;

@@ -66,7 +66,7 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error);
 void rmq_receiver_attach(struct rmq_receiver *receiver, int fd);
 /* Ends the connection, if there is one, and wipes the record that was arriving; RMQ_LINK_STORE when that failed. */
 void rmq_receiver_detach(struct rmq_receiver *receiver);
-/* RMQ_RUN_BUDGET (also when control has given an order), RMQ_RUN_LINK, RMQ_RUN_STOPPED, or -errno. */
+/* RMQ_RUN_BUDGET (also when control has given an order), RMQ_RUN_LINK, RMQ_RUN_STOPPED, RMQ_RUN_YIELDED, or -errno. */
 int rmq_receiver_run(struct rmq_receiver *receiver, int64_t budget_ns);
 void rmq_receiver_state(const struct rmq_receiver *receiver, struct rmq_receiver_state *out);
 /* Sets the offset up to which consumers may read (RMQ_CONFIRM_LIMITED). ~0 = the whole log. Wakes dispatch. */

@@ -132,6 +132,7 @@
  *   and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal, receive-append-offset,
  *   receive-wiped]. At its start it copies the positions of the ports into the entry that is not the newest one
  *   [receive-parked-kept, receive-ports-kept]. It changes none, so both entries keep them for the write that follows it.
+ *   journal.h has the passing of the journal between the two.
  *
  *   TIED REQUESTS. RMQ_APPEND_FLAG_WITH_NEXT ties a request to its successor in the ring. A chain is one unit: one store
  *   of request.head publishes it, one batch takes it, and so one generation of the journal commits it, with the

@@ -9,6 +9,7 @@
 #define RMQ_RUN_STOPPED 1 /* stop_requested is set and nothing is left to do */
 #define RMQ_RUN_ROLLED 2  /* flush: the segment behind the current one is missing, make it */
 #define RMQ_RUN_FAULT 3   /* flush, dispatch: a fault was set or went away: look at the watermark page */
+#define RMQ_RUN_YIELDED 6 /* write, ha: the tenure gives the journal to the other role, and nothing is left to do */
 #define RMQ_RUN_NEWS 4    /* ha: something has happened to a connection, or control has an order */
 
 /* One process's view of the plane. Mapped addresses are private to the process. */

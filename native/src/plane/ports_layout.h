@@ -137,7 +137,8 @@ struct rmq_port {
     uint64_t acknowledged;       /*  72 owner of an ordered port: position from which requests follow a refusal that it has seen */
     uint64_t slow_dropped;       /*  80 owner: slow requests that found their ring full */
     uint64_t junk_dropped;       /*  88 owner: connections closed for junk that control did not hear of */
-    uint8_t pad1[32];
+    uint64_t stands;             /*  96 owner: the tenure in which it submits no requests (journal.h) */
+    uint8_t pad1[24];
     struct rmq_pull_stats_table pull_stats; /* owner */
     struct rmq_ring request;     /* rmq_request: owner -> write */
     struct rmq_ring appended;    /* rmq_completion: write -> owner */
@@ -183,6 +184,10 @@ struct rmq_journal {
     uint8_t pad0[56];
     uint64_t intent_high; /* no byte of the log at or above it has been touched since `generation` */
     uint8_t pad1[56];
+    uint32_t owner;       /* RMQ_ROLE_WRITE or RMQ_ROLE_HA: the one that changes the journal, and that names the next one (journal.h) */
+    uint32_t reserved;
+    uint64_t opened;      /* owner: the tenure in which it has opened the log; 0 = it has not */
+    uint8_t pad2[48];
     struct rmq_journal_entry entry[2];
 };
 

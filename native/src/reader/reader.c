@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "plane/journal.h"
 #include "plane/port.h"
 #include "reader/eviction.h"
 #include "reader/frames.h"
@@ -215,9 +216,17 @@ static void publish_counters(struct rmq_reader *r)
     rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
 }
 
-static void tick(struct rmq_reader *r)
+/* Behind the requests of the round: the frames of later rounds are judged by this side, or by a newer one. */
+static void watch_side(struct rmq_reader *r)
 {
     rmq_park_watch_side(&r->parking);
+    if (!r->parking.was_master)
+        rmq_port_stand(r->context.plane, r->context.port_number);
+}
+
+static void tick(struct rmq_reader *r)
+{
+    watch_side(r);
     if (r->context.now_ms >= r->parking.next_ms || r->context.now_ms >= r->parking.scan_next_ms)
         rmq_parked_tick(&r->pulls);
     if (r->context.now_ms >= r->tick_next_ms) {

@@ -9,6 +9,7 @@
 #include "codec/record.h"
 #include "dispatch/dispatch_batch.h"
 #include "log/append_window.h"
+#include "plane/journal.h"
 #include "plane/port.h"
 #include "plane/ring.h"
 #include "write/write_batch.h"
@@ -202,6 +203,7 @@ struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error)
     w->role = &w->header->roles[RMQ_ROLE_WRITE];
     w->ports = w->header->ports.port;
     w->port_count = w->header->ports.count;
+    RMQ_INVARIANT(rmq_journal_is_owned(plane, RMQ_ROLE_WRITE), w->header->ports.journal.owner);
     *error = open_parts(w);
     if (*error < 0) {
         rmq_writer_close(w);
@@ -313,6 +315,14 @@ static int has_work_left(struct rmq_writer *w)
     return has_work(w, w->waits_for_owner);
 }
 
+/* 1 if the journal goes to ha, and no request and no parked answer is left. The order of the looks counts: behind the first one
+ * no new request comes. */
+static int has_yielded(struct rmq_writer *w)
+{
+    return rmq_journal_role(w->plane->watermarks) != RMQ_ROLE_WRITE && rmq_ports_stand(w->plane) && !has_work(w, 0) &&
+           !rmq_ring_used(&w->header->ports.parked);
+}
+
 static void count_faults(struct rmq_writer *w)
 {
     struct rusage usage;
@@ -420,6 +430,10 @@ int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
         if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work_left(w)) {
             count_faults(w);
             return RMQ_RUN_STOPPED;
+        }
+        if (has_yielded(w)) {
+            count_faults(w);
+            return RMQ_RUN_YIELDED;
         }
         park(w, left_ns);
     }

@@ -34,7 +34,7 @@ struct rmq_writer;
 /* Repairs the state of a dead predecessor: redo of the journal, zeroes [append_offset, intent_high), queue offsets. The arenas
  * must be mapped; the file of append_offset must exist. NULL with *error = -errno on failure. */
 struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error);
-/* RMQ_RUN_BUDGET or RMQ_RUN_STOPPED, or -errno. */
+/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED, RMQ_RUN_YIELDED, or -errno. */
 int rmq_writer_run(struct rmq_writer *writer, int64_t budget_ns);
 void rmq_writer_close(struct rmq_writer *writer);
 /* cdef-end */

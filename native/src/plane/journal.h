@@ -1,0 +1,36 @@
+/* journal.h: the owner of the journal of write, and how it passes between write and ha when this broker changes its side.
+ *
+ * The owner alone changes the journal and append_offset. `owner` names it, and its writer is the role that it names:
+ *
+ *     owner of the old side   ends its turn, closes what it has of the log
+ *                             stores opened = 0                       [journal-closed]
+ *                             stores owner = the other role           [journal-given], rings it
+ *     owner of the new side   sees its number, opens the log
+ *                             stores opened = the tenure              [journal-opened]
+ *
+ * A death before [journal-given] leaves the old owner: its replacement opens the journal, finds nothing to do, and gives it away.
+ * A death behind it leaves the new one, which opens the journal as after any death.
+ *
+ * write gives the journal away when no owner of a port submits requests any more, the rings are empty, and nothing is parked. An
+ * owner that lives says so by `stands`: it has seen the tenure behind the last request that it has published.
+ */
+#ifndef RMQ_JOURNAL_H
+#define RMQ_JOURNAL_H
+#include "plane/plane.h"
+
+/* cdef-begin */
+/* The role to which the tenure gives the journal: RMQ_ROLE_WRITE in TAKING and MASTER, else RMQ_ROLE_HA. */
+uint32_t rmq_journal_role(const struct rmq_watermarks *watermarks);
+/* 1: the role owns the journal. */
+int rmq_journal_is_owned(struct rmq_plane *plane, uint32_t role);
+/* The owner has opened the log. */
+void rmq_journal_opened(struct rmq_plane *plane);
+/* The owner `from` has closed the log. */
+void rmq_journal_give(struct rmq_plane *plane, uint32_t from, uint32_t to);
+/* cdef-end */
+
+/* The owner of a port, behind its last request: it submits no more unless this broker is the master. */
+void rmq_port_stand(struct rmq_plane *plane, uint32_t port);
+/* 1: no owner of a port submits requests in this tenure. */
+int rmq_ports_stand(struct rmq_plane *plane);
+#endif
