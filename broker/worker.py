@@ -8,6 +8,7 @@ import os
 import sys
 
 from ringmq.ipc.exit_status import EXIT_HUNG_READER
+from ringmq.ipc.journal import await_journal
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import no_worker, opened, run_role, run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -33,14 +34,19 @@ def _end_if_hung(reason: int) -> None:
 
 
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:
-    """The write worker: appends requests to the log."""
-    error = ffi.new("int *")
+    """The write worker: appends requests to the log, while the journal is its own."""
+    error, block = ffi.new("int *"), plane.role(spec.role)
     plane.map_arenas()
-    writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
-    plane.role(spec.role).state = STATE_SERVING
-    run_role(spec.name, lib.rmq_writer_run, writer)
-    plane.role(spec.role).state = STATE_STOPPING
-    lib.rmq_writer_close(writer)
+    while await_journal(plane, spec.role):
+        writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
+        lib.rmq_journal_opened(plane.struct)
+        block.state = STATE_SERVING
+        has_yielded = run_role(spec.name, lib.rmq_writer_run, writer) == lib.RMQ_RUN_YIELDED
+        lib.rmq_writer_close(writer)
+        if not has_yielded:
+            break
+        lib.rmq_journal_give(plane.struct, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA)
+    block.state = STATE_STOPPING
 
 
 def serve_flush(spec: WorkerSpec, plane: Plane) -> None:

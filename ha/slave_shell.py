@@ -25,6 +25,7 @@ from ringmq.ha.received_bodies import ReceivedBodies
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
+from ringmq.ipc.journal import await_journal
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -68,9 +69,9 @@ class SlaveShell:
         self._restarting = False
         self._bodies = ReceivedBodies(self._store_config, plane.role(lib.RMQ_ROLE_HA), int(self._marks.append_offset))
 
-    def run(self) -> int:
-        """Serve until the clean stop, or until the store has to be closed. Returns the exit status. Raises
-        RoleError."""
+    def run(self) -> int | None:
+        """Serve until the clean stop, or until the store has to be closed. Returns the exit status, or None if the
+        journal goes to write. Raises RoleError."""
         while True:
             reason = int(lib.rmq_receiver_run(self._receiver, self._slice_ns()))
             if reason < 0:
@@ -88,6 +89,8 @@ class SlaveShell:
                 return EXIT_RESTART_STORE
             if reason == lib.RMQ_RUN_STOPPED:
                 return EXIT_CLEAN
+            if reason == lib.RMQ_RUN_YIELDED:
+                return None
 
     def close(self) -> None:
         """Disconnect from the master. confirm_limit keeps its last value."""
@@ -229,13 +232,25 @@ def link_text(reason: int, offset: int, error: int) -> str:
 def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run the worker until the clean stop that `stop` and the watermark page announce. Returns its exit status."""
     properties = json.loads(Path(spec.config_path).read_text())
-    error = ffi.new("int *")
-    receiver = opened(spec.name, lib.rmq_receiver_open(plane.struct, error), error)
-    shell = SlaveShell(plane, properties, receiver)
-    role = plane.role(spec.role)
-    role.state = STATE_SERVING
-    status = shell.run()
+    role, status = plane.role(spec.role), EXIT_CLEAN
+    while await_journal(plane, spec.role):
+        ended = follow(spec.name, plane, properties)
+        if ended is not None:
+            status = ended
+            break
+        lib.rmq_journal_give(plane.struct, lib.RMQ_ROLE_HA, lib.RMQ_ROLE_WRITE)
     role.state = STATE_STOPPING
+    return status
+
+
+def follow(name: str, plane: Plane, properties: Mapping[str, str]) -> int | None:
+    """Append what a master sends, with the log open. Returns what `SlaveShell.run` does."""
+    error = ffi.new("int *")
+    receiver = opened(name, lib.rmq_receiver_open(plane.struct, error), error)
+    shell = SlaveShell(plane, properties, receiver)
+    lib.rmq_journal_opened(plane.struct)
+    plane.role(lib.RMQ_ROLE_HA).state = STATE_SERVING
+    status = shell.run()
     shell.close()
     lib.rmq_receiver_close(receiver)
     return status

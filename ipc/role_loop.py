@@ -42,15 +42,16 @@ def opened(name: str, handle: Any, error: Any, *, needs_engine: bool = False) ->
 
 def run_role(
     name: str, run: Callable[[Any, int], int], role: Any, idle: Callable[[int], None] = lambda reason: None
-) -> None:
-    """Call the C loop until it reports that the clean stop is complete. Calls `idle` between its slices."""
+) -> int:
+    """Call the C loop until it reports that the clean stop is complete, or that the role has yielded the journal.
+    Returns which: RMQ_RUN_STOPPED or RMQ_RUN_YIELDED. Calls `idle` between its slices."""
     while True:
         reason = int(run(role, SLICE_NS))
         if reason < 0:
             raise RoleError(f"{name}: {os.strerror(-reason)}")
         idle(reason)
-        if reason == lib.RMQ_RUN_STOPPED:
-            return
+        if reason in (lib.RMQ_RUN_STOPPED, lib.RMQ_RUN_YIELDED):
+            return reason
 
 
 def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFlag], int]) -> int:

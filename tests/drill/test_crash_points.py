@@ -64,7 +64,6 @@ ELSEWHERE = {
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
     "journal-closed": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
     "journal-given": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
-    "journal-opened": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
     "pop-clamp-acked": "needs records that a power cut took; tests/pop/window_crash_cases.py",
     "pop-clamp-copied": "needs records that a power cut took; tests/pop/window_crash_cases.py",
     "pop-clamp-next-offset": "needs records that a power cut took; tests/pop/window_crash_cases.py",
@@ -103,7 +102,7 @@ REPLICATION = ("receive-", "ha-")
 """Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
 AT_START = {
-    "pop-chunk-reserved": "pop", "port-acknowledged": "delay", "port-claimed": "delay",
+    "journal-opened": "write", "pop-chunk-reserved": "pop", "port-acknowledged": "delay", "port-claimed": "delay",
     "reader-polls-emptied": "pop", "reader-started": "read-0",
 }  # fmt: skip
 

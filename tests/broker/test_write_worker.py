@@ -1,0 +1,86 @@
+"""The worker `write` in this process: it appends while the journal is its own, and waits while ha has it."""
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.worker import serve_write
+from ringmq.ipc.journal import await_journal
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.supervisor import make_event_fds
+from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
+from ringmq.ipc.workers import WORKERS, port_plans
+from ringmq.native import lib
+from tests.waiting import wait_until
+
+WRITE, HA = lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA
+FILE_BYTES = 65_536
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    ports = port_plans(WORKERS.rows(1, slave=False), lambda function: 4096)
+    capacity = Capacity(64, 64, 64, 64, 64, 64, 64, 64, ports=ports)
+    plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, tmp_path.stat(), 1)
+    event_fds = make_event_fds(range(lib.RMQ_ROLES_MAX))
+    plane.set_event_fds(event_fds)
+    plane.create_arenas()
+    folder = os.fsencode(tmp_path / "commitlog")
+    settings = plane.header.settings
+    settings.segment_bytes, settings.populate_window_bytes, settings.commit_log_path = FILE_BYTES, FILE_BYTES, folder
+    lib.rmq_folder_make(folder)
+    assert lib.rmq_segment_create(os.fsencode(tmp_path), folder, 0, FILE_BYTES) == 0
+    yield plane
+    for descriptor in event_fds.values():
+        os.close(descriptor)
+    remove_segments(plane.name)
+
+
+def become(plane: Plane, state: TenureState, epoch: int = 1) -> int:
+    """Publish a tenure as control does. Returns the word."""
+    word = Tenure(state, epoch).word
+    plane.watermarks.tenure = word
+    for role in (WRITE, HA):
+        plane.wake(role)
+    return word
+
+
+def test_write_gives_the_journal_away_and_takes_it_back(plane: Plane) -> None:
+    journal, block = plane.header.ports.journal, plane.role(WRITE)
+    spec: Any = SimpleNamespace(name="write", role=WRITE)
+    worker = threading.Thread(target=serve_write, args=(spec, plane))
+    worker.start()
+    try:
+        wait_until(lambda: journal.opened == plane.watermarks.tenure, "write has opened the log")
+        assert block.state == STATE_SERVING
+        become(plane, TenureState.YIELDING)
+        wait_until(lambda: journal.owner == HA, "ha may append")
+        become(plane, TenureState.SLAVE)
+        before = block.progress
+        wait_until(lambda: block.progress > before + 1, "write waits, and its loop turns")
+        assert (block.state, journal.owner, journal.opened) == (STATE_SERVING, HA, 0)
+        taking = become(plane, TenureState.TAKING, 2)
+        lib.rmq_journal_give(plane.struct, HA, WRITE)
+        wait_until(lambda: journal.opened == taking, "write has opened the log again")
+    finally:
+        plane.watermarks.stop_requested = lib.RMQ_STOP_WRITE
+        worker.join(10)
+    assert not worker.is_alive() and block.state == STATE_STOPPING
+
+
+def test_a_stop_ends_the_wait_for_the_journal(plane: Plane) -> None:
+    """The workers of a slave are stopped in the same phase."""
+    plane.watermarks.stop_requested = lib.RMQ_STOP_CONTROL
+    assert await_journal(plane, WRITE)
+    timer = threading.Timer(0.3, lambda: setattr(plane.watermarks, "stop_requested", lib.RMQ_STOP_WRITE))
+    timer.start()
+    assert not await_journal(plane, HA)
+    timer.join()
