@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import starts_as_slave
-from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
+from ringmq.broker.side_words import show_side
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.named_functions import function_of
@@ -96,7 +95,6 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.frame_bytes_max = FRAME_BYTES_MAX
     settings.populate_window_bytes = config.populate_window_bytes
     settings.idle_connection_ms = config.server_channel_max_idle_time_seconds * 1000
-    settings.memory_window_bytes = _memory_window_bytes(config)
     settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
     host = ipaddress.ip_address(store_host).packed
     settings.store_host_bytes = len(host)
@@ -125,15 +123,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     share = config.connections_max - config.connections_max // 16
     settings.host_connections_max = min(config.connections_max, config.host_connections_max or share)
     _fill_replication(plane, config)
-    plane.watermarks.confirm_policy = confirm_policy_of(config)
-
-
-def confirm_policy_of(config: BrokerConfig) -> int:
-    """The words that limit the log for consumers. On a slave, the master's confirm offset is one of them."""
-    limited = starts_as_slave(config) or waits_for_replicas(config)
-    flushed = config.flush_disk_type == "SYNC_FLUSH"
-    policy = int(lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED)
-    return policy | int(lib.RMQ_CONFIRM_LIMITED) if limited else policy
+    show_side(plane, config)
 
 
 def first_confirm_limit(recovered: RecoveredStore) -> int:
@@ -162,21 +152,12 @@ def begin_without_slaves(plane: Plane, config: BrokerConfig) -> None:
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
     settings = plane.header.settings
-    settings.sync_replication = waits_for_replicas(config)
     settings.slave_timeout_ms = config.slave_timeout
     settings.ha_transfer_bytes = config.ha_transfer_batch_size
     settings.ha_window_bytes = config.ha_window_bytes
     settings.ha_bytes_per_second = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0
     settings.ha_heartbeat_ms = config.ha_send_heartbeat_interval
     settings.ha_housekeeping_ms = config.ha_housekeeping_interval
-
-
-def _memory_window_bytes(config: BrokerConfig) -> int:
-    """Bytes that count as in memory. A slave uses 10 % less than the property (stock's `BrokerStartup`)."""
-    percent = config.access_message_in_memory_max_ratio
-    if starts_as_slave(config):
-        percent = max(percent - 10, 0)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
 
 
 def _text(settings: object, field: str, value: bytes, name: str) -> None:

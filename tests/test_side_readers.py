@@ -18,7 +18,6 @@ PROPERTY = {
 STARTS = {
     "broker/config/first_tenure.py",
     "broker/log_cut.py",
-    "broker/plane_setup.py",
     "broker/server.py",
     "broker/stock_store_check.py",
     "broker/worker_image.py",

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, nearest_name, property_table
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import changed, waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.config.sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.live_settings import WORDS, show_live
+from ringmq.broker.side_words import confirm_policy_of
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.native import ffi, lib
@@ -173,7 +174,8 @@ def test_replication_that_fits_together_is_taken(text: str) -> None:
 )
 def test_roles_say_who_waits_and_what_may_be_read(text: str, policy: int, waits: int) -> None:
     config, _ = resolve(settings_of(text))
-    assert (plane_setup.confirm_policy_of(config), waits_for_replicas(config)) == (policy, bool(waits))
+    assert confirm_policy_of(config, follows=starts_as_slave(config)) == policy
+    assert waits_for_replicas(config) == bool(waits)
     ours = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties()))
     assert ours.waits == bool(waits), "ha and write agree on who is waited for"
 

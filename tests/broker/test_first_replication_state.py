@@ -11,6 +11,7 @@ from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.server import make_plane
+from ringmq.broker.side_words import show_side
 from ringmq.ha.master_core import MasterCore
 from ringmq.ha.master_events import State, Tick
 from ringmq.ha.settings import HaSettings
@@ -79,3 +80,23 @@ def test_a_start_publishes_the_side_that_the_configuration_names(
 ) -> None:
     with first_plane(tmp_path, properties) as (plane, _):
         assert Tenure.of(int(plane.watermarks.tenure)) == Tenure(state, epoch=0)
+
+
+def test_the_words_of_the_other_side_take_the_place_of_those_of_the_start(tmp_path: Path) -> None:
+    """They are those of a start on that side. What the configuration says of a master stays its policy."""
+    properties = {"brokerRole": "SYNC_MASTER", "accessMessageInMemoryMaxRatio": "40"}
+    with first_plane(tmp_path, properties) as (plane, config):
+        settings, marks = plane.header.settings, plane.watermarks
+        as_master = settings.sync_replication, marks.confirm_policy, settings.memory_window_bytes
+        marks.tenure = Tenure(TenureState.SLAVE, epoch=1).word
+        show_side(plane, config)
+        assert (settings.sync_replication, marks.confirm_policy) == (0, lib.RMQ_CONFIRM_LIMITED)
+        assert abs(settings.memory_window_bytes - as_master[2] * 3 // 4) <= 1
+        marks.tenure = Tenure(TenureState.MASTER, epoch=2).word
+        show_side(plane, config)
+        assert (settings.sync_replication, marks.confirm_policy, settings.memory_window_bytes) == as_master
+    with first_plane(tmp_path, {"brokerRole": "ASYNC_MASTER"}) as (plane, config):
+        assert plane.watermarks.confirm_policy == lib.RMQ_CONFIRM_APPENDED
+        plane.watermarks.tenure = Tenure(TenureState.SLAVE, epoch=1).word
+        show_side(plane, config)
+        assert plane.watermarks.confirm_policy == lib.RMQ_CONFIRM_LIMITED
