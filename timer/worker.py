@@ -96,6 +96,8 @@ class Opened(Struct, frozen=True):
     log_view: LogView
     saver_view: LogView
     saved: Saved
+    follows: bool
+    """True on a slave."""
     was_slave: bool
     """True if the progress is that of a former master."""
     files: TimerFiles
@@ -167,7 +169,8 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     own_from = None if follows else int(plane.header.first_append)
     files.struct.coarsest_ms = coarsest_ms(start, saved, oldest, own_from)
     log_line = LogLines(log.warning)
-    return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, log_line)
+    was_slave = saved is not own
+    return Opened(plane, role, config, root, queue, log_view, saver_view, saved, follows, was_slave, files, log_line)
 
 
 def coarsest_ms(config: BrokerConfig, saved: Saved, oldest: int | None, own_from: int | None) -> int:
@@ -289,11 +292,12 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     opened = open_store(plane, spec.role, config, stop)
     if opened is None:
         return EXIT_CLEAN
-    made = make_follower(opened) if follows_master(plane.watermarks) else make_delivery(opened, stop)
+    made = make_follower(opened) if opened.follows else make_delivery(opened, stop)
     if made is None:
         return EXIT_CLEAN
     bound_collections()
-    status = ServiceLoop(plane, spec.role, [Window(opened), made], rest_after_ms=REST_AFTER_MS).run(stop)
+    parts = [Window(opened), made]
+    status = ServiceLoop(plane, spec.role, parts, rest_after_ms=REST_AFTER_MS, follows=opened.follows).run(stop)
     opened.files.close()
     return status
 

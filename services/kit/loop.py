@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import follows_master, is_master
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag
 from ringmq.services.kit.clocks import monotonic_ms
 
@@ -54,28 +55,31 @@ class ServiceLoop:
 
     The worker rests after `rest_after_ms` without work, unless control holds it. None: it never rests. `wait` sleeps
     in place of `Plane.wait`: it gets the longest time in ms, and may serve requests in C meanwhile (`serving.py`).
+    It ends when the broker is no master any more. `follows`: its parts work on a slave, and it ends when that is over.
     """
 
     def __init__(
         self, plane: Plane, role: int, parts: Sequence[Part], *, rest_after_ms: int | None = None,
-        wait: Callable[[int], object] | None = None,
+        wait: Callable[[int], object] | None = None, follows: bool = False,
     ) -> None:  # fmt: skip
         self._plane, self._role, self._parts = plane, role, parts
+        self._has_side = follows_master if follows else is_master
         self._rest_after_ms, self._wait = rest_after_ms, wait
         self._worked_ms = 0
         """Time of the last work, or of the last look that has found some."""
 
     def run(self, stop: StopFlag, now_ms: Callable[[], int] = monotonic_ms) -> int:
-        """Serve until the stop, or until there has been no work for a while. Return the exit status.
+        """Serve until the stop, until there has been no work for a while, or until the broker changes its side. Return
+        the exit status.
 
         Askers may give up asks to a worker that does not serve (native/src/plane/asks.h), so its state is serving to
         its end.
         """
-        rests = False
+        rests, has_side = False, True
         for part in self._parts:
             part.begin()
         self._plane.role(self._role).state = STATE_SERVING
-        while not stop.is_set:
+        while not stop.is_set and (has_side := self._has_side(self._plane.watermarks)):
             if self.turn(now_ms()):
                 continue
             if rests := self.may_rest(now_ms()):
@@ -86,8 +90,10 @@ class ServiceLoop:
         if rests:
             for part in self._parts:
                 part.rest()
+        if not has_side:
+            self._plane.deactivate(self._role)  # its work is that of another broker now
         self._plane.role(self._role).state = STATE_STOPPING
-        return EXIT_RESTED if rests else EXIT_CLEAN
+        return EXIT_CLEAN if has_side and not rests else EXIT_RESTED
 
     def turn(self, now_ms: int) -> bool:
         """Do one round of work. True if more may follow at once."""

@@ -11,6 +11,7 @@ import pytest
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.tenure import AS_MASTER, Tenure, TenureState
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
 from ringmq.native import lib
 from ringmq.services.kit.clocks import monotonic_ms
@@ -92,6 +93,28 @@ def test_a_worker_without_work_ends_behind_its_parts(plane: Plane) -> None:
         "one closes to rest", "two closes to rest", "one rests", "two rests",
     ]  # fmt: skip
     assert plane.role(ROLE).state == STATE_STOPPING and plane.role(ROLE).progress == 2
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("state", TenureState)
+def test_a_worker_ends_when_the_broker_changes_its_side(plane: Plane, state: TenureState, follows: bool) -> None:
+    """Its parts close as for a stop: the next process may be that of another side, or comes much later."""
+    calls = list[str]()
+    plane.watermarks.tenure = (Tenure(TenureState.SLAVE) if follows else AS_MASTER).word
+    plane.role(ROLE).activation_requested = 1
+    part = Worker(calls, work=[True] * 5)
+    loop = ServiceLoop(plane, ROLE, [part], rest_after_ms=REST_MS, follows=follows)
+    stop, stays = Stop(), state in ((TenureState.SLAVE, TenureState.TAKING) if follows else (TenureState.MASTER,))
+
+    def now_ms() -> int:
+        if calls.count("one turns") == 2:
+            plane.watermarks.tenure = Tenure(state, epoch=4).word
+        stop.is_set = calls.count("one turns") == 4
+        return 1
+
+    assert loop.run(stop, now_ms) == (EXIT_CLEAN if stays else EXIT_RESTED)  # type: ignore[arg-type]
+    assert calls == ["one begins", *["one turns"] * (5 if stays else 3), "one closes"]
+    assert plane.role(ROLE).activation_requested == stays
 
 
 def test_a_stop_ends_a_worker_with_work(plane: Plane) -> None:

@@ -82,7 +82,7 @@ def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.Monkey
     """The next one files again what would wait for longer than its record is kept."""
     shorter = replace(BrokerConfig(), file_reserved_time=24)
     struct = SimpleNamespace(window_slots=worker.roll_slots(BrokerConfig()))
-    opened = SimpleNamespace(files=SimpleNamespace(struct=struct), config=lambda: shorter)
+    opened = SimpleNamespace(files=SimpleNamespace(struct=struct), config=lambda: shorter, follows=False)
     with pytest.raises(RoleError, match="fileReservedTime is shorter now"):
         run(monkeypatch, shorter, opened)
 
