@@ -13,7 +13,7 @@
  * What must stay true:
  *  1. One writer per word. The comment behind each block names the role that writes it. Exceptions: a bell's
  *     `sleeping`, a role's `activation_requested`, the head of the inbox, and words of a dead role, which the
- *     supervisor resets.
+ *     supervisor resets. The journal and append_offset have one writer at a time, which the journal names (journal.h).
  *  2. A word is published after what it promises (release), and read before it is relied on (acquire).
  *  3. Any worker may die between any two stores. [name] below is the crash point (RMQ_CRASH) that stands there.
  *  4. Ids of topics and groups, and queue slots, are never reused while the plane lives.
