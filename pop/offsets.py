@@ -70,9 +70,10 @@ class Offsets:
         return int(self._native.reported)
 
     @property
-    def are_stored(self) -> bool:
-        """True if control has stored all reports."""
-        return bool(lib.rmq_pop_offsets_are_stored(self._native))
+    def unstored(self) -> int:
+        """Reports that control has not stored."""
+        ring = self._plane.header.ports.port[self._port].commit
+        return int(ring.head - ring.tail)
 
     def turn(self, now_ms: int) -> bool:
         """Go on with a pass, or begin the next one. True if more may follow at once."""
@@ -112,7 +113,7 @@ class Offsets:
         ring = self._plane.header.ports.port[self._port].commit
         if count > int(ring.capacity):
             raise OSError(errno.ENOSPC, f"{count} queues are more than {int(ring.capacity)}, the limit")
-        return count <= int(ring.capacity) - int(ring.head - ring.tail)
+        return count <= int(ring.capacity) - self.unstored
 
     def pass_over(self, ends: Mapping[Window, int]) -> None:
         """Have groups go on at these offsets, though messages before are open: records in the log name them. One store
@@ -159,7 +160,7 @@ class Offsets:
             self._begin()
         code = int(lib.rmq_pop_offsets_look(self._native, 1 << 31))
         self._is_passing = code != 0
-        return not code and self.are_stored
+        return not code and not self.unstored
 
     def sleep_ms(self, now_ms: int) -> int:
         """Time until the next pass."""

@@ -112,14 +112,17 @@ class RecordLog:
         left, reported = iter(rows), 0
         while True:
             while not self._offsets.has_room(COMMITS):
-                yield f"{COMMITS_WAIT}: {reported} are reported"
+                yield self._commits_wait(reported)
             part = list(islice(left, COMMITS))
             if not part:
                 break
             self._offsets.publish(part)
             reported += len(part)
-        while not self._offsets.are_stored:
-            yield f"{COMMITS_WAIT}: {reported} are reported"
+        while self._offsets.unstored:
+            yield self._commits_wait(reported)
+
+    def _commits_wait(self, reported: int) -> str:
+        return f"{COMMITS_WAIT}: {reported} are reported, {self._offsets.unstored} are left"
 
     def save(self) -> Steps:
         """Have control write the consumer offsets of its table to the disk. Raises HandOverError."""

@@ -180,8 +180,8 @@ class Stage:
 
     # the port and control
     @property
-    def are_stored(self) -> bool:
-        return self.answers
+    def unstored(self) -> int:
+        return 0 if self.answers else 1
 
     def has_room(self, count: int) -> bool:
         return not self.is_full

@@ -44,7 +44,7 @@ def test_a_pass_that_has_begun_before_leaves_the_committed_offsets_alone(
     assert committed() == worker.table() == 4
     worker.offsets._begin()
     steps = log.commit(rows())
-    assert next(steps) == f"{record_log.COMMITS_WAIT}: 1 are reported"
+    assert next(steps) == f"{record_log.COMMITS_WAIT}: 1 are reported, 1 are left"
     worker.offsets.turn(worker.now_ms + PASS_MS)
     assert committed() == 0
     worker.drain()
@@ -76,8 +76,8 @@ def test_a_flush_and_a_control_that_go_on_are_no_wait_in_vain() -> None:
     unused: Any = None
     marks = SimpleNamespace(flushed_offset=0)
     plane: Any = SimpleNamespace(watermarks=marks)
-    room = iter([True, False, True, False, True])
-    offsets: Any = SimpleNamespace(has_room=lambda count: next(room), publish=lambda rows: None, are_stored=True)
+    room = iter([True, False, False, True, False, True])
+    offsets: Any = SimpleNamespace(has_room=lambda count: next(room), publish=lambda rows: None, unstored=40)
     log = RecordLog(
         plane=plane, port=unused, windows=unused, control=unused, config=unused, log=unused, offsets=offsets
     )
@@ -87,5 +87,10 @@ def test_a_flush_and_a_control_that_go_on_are_no_wait_in_vain() -> None:
         marks.flushed_offset = flushed
         texts.append(next(syncing))
     assert texts[0] == texts[1] and len(set(texts)) == 3
-    count = 2 * record_log.COMMITS
-    assert len(set(log.commit((0, 0, offset) for offset in range(count)))) == 2
+    committing, texts = log.commit((0, 0, offset) for offset in range(2 * record_log.COMMITS)), list[str]()
+    for unstored in (40, 30, 30, 20, 20, 10):  # three waits for room, then those for the last reports
+        offsets.unstored = unstored
+        texts.append(next(committing))
+    assert len(set(texts[:3])) == 3 and texts[3] == texts[4] != texts[5]
+    offsets.unstored = 0
+    assert list(committing) == []
