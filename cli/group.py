@@ -109,23 +109,21 @@ def members(name: str, access: Access, output: str) -> None:
 
 async def _list(access: Access, everything: bool, with_lag: bool) -> list[dict[str, Any]]:
     async with open_admin(access.namesrv, access.settings) as admin:
-        rows: list[dict[str, Any]] = []
-        for name, config in (await admin.groups()).items():
-            if name in SYSTEM_GROUPS and not everything:
-                continue
-            online = await admin.connections(name)
-            rows.append(
-                {
-                    "group": name,
-                    "members": len(online.connections) if online else 0,
-                    "consumeType": online.consume_type if online else None,
-                    "messageModel": online.message_model if online else None,
-                    "retryMaxTimes": config.retry_max_times,
-                    "enabled": config.consume_enable,
-                }
-            )
-        found = await lag.lags(admin, [row["group"] for row in rows]) if with_lag else {}
-        return [row | found.get(row["group"], {}) for row in rows]
+        groups = {
+            name: config for name, config in (await admin.groups()).items() if everything or name not in SYSTEM_GROUPS
+        }
+        members = await lag.members_of(admin, groups)
+        found = await lag.lags(admin, groups) if with_lag else {}
+        return [
+            {
+                "group": name,
+                **members[name],
+                "retryMaxTimes": config.retry_max_times,
+                "enabled": config.consume_enable,
+                **found.get(name, {}),
+            }
+            for name, config in groups.items()
+        ]
 
 
 async def _create(access: Access, name: str, named: dict[str, Any], cluster: str | None) -> list[str]:

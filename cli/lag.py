@@ -7,7 +7,7 @@ messages of a queue. RocketMQ's brokers tell offsets alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from ringmq.cli.admin import Admin
@@ -41,11 +41,33 @@ def sums(stats: ConsumeStats, delays: Mapping[MessageQueue, int]) -> dict[str, A
 
 async def lags(admin: Admin, groups: Iterable[str], topic: str | None = None) -> dict[str, dict[str, Any]]:
     """By group, the fields COLUMNS of one topic or of all."""
+
+    async def one(group: str) -> dict[str, Any]:
+        stats = await admin.progress(group, topic)
+        return sums(stats, await delays_of(admin, group, stats))
+
+    return await of_each(groups, one)
+
+
+async def members_of(admin: Admin, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """By group, the fields `members` (their number), `consumeType` and `messageModel`: None without a member."""
+
+    async def one(group: str) -> dict[str, Any]:
+        online = await admin.connections(group)
+        if online is None:
+            return {"members": 0, "consumeType": None, "messageModel": None}
+        found = {"consumeType": online.consume_type, "messageModel": online.message_model}
+        return {"members": len(online.connections), **found}
+
+    return await of_each(groups, one)
+
+
+async def of_each(groups: Iterable[str], ask: Callable[[str], Awaitable[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """By group, what `ask` returns for it, GROUPS_AT_ONCE at a time."""
     limit = asyncio.Semaphore(GROUPS_AT_ONCE)
 
     async def one(group: str) -> tuple[str, dict[str, Any]]:
         async with limit:
-            stats = await admin.progress(group, topic)
-            return group, sums(stats, await delays_of(admin, group, stats))
+            return group, await ask(group)
 
     return dict(await asyncio.gather(*map(one, groups)))

@@ -227,13 +227,8 @@ async def _groups(access: Access, name: str) -> list[dict[str, Any]]:
         known = await admin.groups()
         names = [group for group in listed if group in known]  # brokers list the topic's own name, too
         lags = await lag.lags(admin, names, name)
-        rows = []
-        for group in names:
-            online = await admin.connections(group)
-            members = len(online.connections) if online else 0
-            consume_type = online.consume_type if online else None
-            rows.append({"group": group, "members": members, "consumeType": consume_type, **lags[group]})
-        return rows
+        members = await lag.members_of(admin, names)
+        return [{"group": group, **members[group], **lags[group]} for group in names]
 
 
 def _perm(perm: int) -> str:

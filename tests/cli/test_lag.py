@@ -1,6 +1,7 @@
 """The lag of groups in messages and in time: those that pull, those that pop, those of brokers that tell offsets
 alone."""
 
+import asyncio
 import contextlib
 import json
 import time
@@ -146,3 +147,18 @@ def test_delays_are_read_from_an_answer_of_rocketmq() -> None:
         b'{"delayTime":-4,"messageQueue":{"brokerName":"b","queueId":0,"topic":"T"}}]}'
     )
     assert decode_delays(body) == {FIRST: 20, SECOND: 0}
+
+
+async def test_groups_are_asked_at_the_same_time() -> None:
+    """One after another, thousands of groups would take minutes. Each answer waits for a full round of questions."""
+    round_ = asyncio.Barrier(lag.GROUPS_AT_ONCE)
+
+    class Asked:
+        async def connections(self, group: str) -> None:
+            await round_.wait()
+
+    groups = [f"G{number}" for number in range(2 * lag.GROUPS_AT_ONCE)]
+    async with asyncio.timeout(30):
+        found = await lag.members_of(Asked(), groups)  # type: ignore[arg-type]
+    offline = {"members": 0, "consumeType": None, "messageModel": None}
+    assert found == dict.fromkeys(groups, offline) and list(found) == groups
