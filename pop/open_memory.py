@@ -6,7 +6,9 @@ page. The worker writes a snapshot each second while anything changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +19,12 @@ from ringmq.ipc.watermark import read_watermarks
 from ringmq.native import ffi, lib
 from ringmq.pop.image_file import CHUNK, ENTRY_BYTES, FOLDER, STATE_AT, has_image
 from ringmq.pop.memory_copy import MemoryCopy, image_copy
-from ringmq.pop.names import Content, WindowName, read_names
+from ringmq.pop.names import FILE, Content, WindowName, read_names
 from ringmq.pop.revival_words import Gauge, SnapshotFault
 from ringmq.services.kit.clocks import monotonic_ms
 
+ATTEMPTS = 5
+"""Copies of the image. Another one is made if a start has written the names anew meanwhile."""
 STALE_MS = 10_000
 """Time without a snapshot of changes from which on the files are refused."""
 _FAULTS = {
@@ -63,17 +67,39 @@ class OpenMemory(NamedTuple):
 def open_memory(root: Path) -> Iterator[OpenMemory | None]:
     """The open messages of a store, whose broker may run. None: POP was never used there.
 
-    Raises ValueError if the files cannot be used, or lack the changes of STALE_MS; OSError and MemoryError.
+    Raises ValueError if the files cannot be used, or lack the changes of STALE_MS; OSError (EBUSY: starts of the broker
+    come between again and again) and MemoryError.
     """
     if not has_image(root):
         yield None
         return
     _refuse_stale(root)
-    with image_copy(root / FOLDER) as copy:
-        names = read_names(root / FOLDER) or Content({})  # behind the copy: a snapshot syncs the names before
-        if fault := copy.lost or (f"{copy.damaged} windows and entries are damaged" if copy.damaged else ""):
-            raise ValueError(f"the image of POP's memory cannot be used: {fault}")
-        yield OpenMemory(names.windows, copy)
+    for _ in range(ATTEMPTS):
+        with _names_stay(root / FOLDER) as do_stay, image_copy(root / FOLDER) as copy:
+            names = read_names(root / FOLDER) or Content({})  # behind the copy: a snapshot syncs the names before
+            if do_stay():
+                yield _checked(names, copy)
+                return
+    raise OSError(errno.EBUSY, "the names of POP's windows are written anew again and again", str(root / FOLDER / FILE))
+
+
+@contextmanager
+def _names_stay(folder: Path) -> Iterator[Callable[[], bool]]:
+    """A question whether the names are in the same file as before. A start that leaves out windows which have ended
+    makes another one. The file stays open, so no other one gets its inode."""
+    try:
+        file = (folder / FILE).open("rb")
+    except FileNotFoundError:
+        yield lambda: not (folder / FILE).exists()
+        return
+    with file:
+        yield lambda: os.fstat(file.fileno()).st_nlink > 0
+
+
+def _checked(names: Content, copy: MemoryCopy) -> OpenMemory:
+    if fault := copy.lost or (f"{copy.damaged} windows and entries are damaged" if copy.damaged else ""):
+        raise ValueError(f"the image of POP's memory cannot be used: {fault}")
+    return OpenMemory(names.windows, copy)
 
 
 def _refuse_stale(root: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import ffi, lib
+from ringmq.pop import open_memory as open_memory_module
 from ringmq.pop.image_file import IMAGE, JOURNAL
+from ringmq.pop.memory_copy import MemoryCopy, image_copy
+from ringmq.pop.names import FILE
 from ringmq.pop.open_memory import STALE_MS, open_memory
 from ringmq.pop.revival_words import Gauge, SnapshotFault
 from ringmq.services.kit.clocks import monotonic_ms
@@ -40,6 +44,35 @@ def test_the_entries_of_the_last_snapshot(stopped: Path) -> None:
         assert memory.orders() == (b"", [])
     assert found == {("G", "T", 0): (5, 1), ("H", "U", 3): (200, 511)}
     assert {path: path.read_bytes() for path in (stopped / "pop").iterdir()} == files
+
+
+@pytest.mark.parametrize("starts", [1, open_memory_module.ATTEMPTS])
+def test_names_that_a_start_writes_anew_lose_no_window(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch, starts: int
+) -> None:
+    """The copy has the windows of before, and the names those of behind."""
+    names, left = stopped / "pop" / FILE, [starts]
+    whole = names.read_bytes()
+
+    def put(data: bytes) -> None:
+        (fresh := names.with_suffix(".tmp")).write_bytes(data)
+        fresh.rename(names)
+
+    @contextmanager
+    def copy_beside_a_start(folder: Path) -> Iterator[MemoryCopy]:
+        with image_copy(folder) as copy:
+            if comes := left[0] > 0:
+                left[0] -= 1
+                put(b"")
+            yield copy
+        if comes:
+            put(whole)  # for the next copy
+
+    monkeypatch.setattr(open_memory_module, "image_copy", copy_beside_a_start)
+    busy = pytest.raises(OSError, match="written anew again and again")
+    with busy if starts > 1 else nullcontext(), open_memory(stopped) as memory:
+        assert memory is not None
+        assert {("G", "T"), ("H", "U")} <= {(name.group, name.topic) for name in memory.windows.values()}
 
 
 def test_a_store_without_pop_has_no_memory(tmp_path: Path) -> None:
