@@ -13,7 +13,7 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ringmq.ipc.plane import Plane
+from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import ffi, lib
 from ringmq.pop.clamp import end_of
 from ringmq.pop.window_names import Window, WindowNames
@@ -63,6 +63,7 @@ class Offsets:
         self._native.start_id = plane.watermarks.start_id
         self._next_pass_ms = 0
         self._is_passing = False
+        self._told_before = self._read_told()
 
     @property
     def reported(self) -> int:
@@ -86,6 +87,8 @@ class Offsets:
         code = int(lib.rmq_pop_offsets_look(self._native, PLACES_PER_TURN))
         self._is_passing = code > 0 or self._native.changed_count == CHANGED_MAX
         self._take_changed()
+        if self._told_before and not self._is_passing and not self._names.has_changed:
+            self._forget_told()
         return self._is_passing or self._names.has_changed
 
     def reset(self, resets: Sequence[Reset]) -> None:
@@ -181,6 +184,24 @@ class Offsets:
             row.window, row.group_id, row.queue_slot = window.window_id, window.group_id, window.queue_slot
             row.told_open = row.told_next = 0
             self._native.count = max(self._native.count, place + 1)
+
+    def _read_told(self) -> list[tuple[int, int]]:
+        """Group id and queue slot where a worker before, which may have died, has told of open messages."""
+        port = self._plane.header.ports.port[self._port]
+        if not port.pull_stats_at or not port.pull_stats.count:
+            return []
+        struct_bytes = ffi.sizeof("struct rmq_pull_stats")
+        at, fields = self._plane.struct.base + port.pull_stats_at, struct_bytes // 8
+        words = memoryview(ffi.buffer(at, int(port.pull_stats.count) * struct_bytes)).cast("Q")
+        opened = words[ffi.offsetof("struct rmq_pull_stats", "open") // 8 :: fields].tolist()
+        return [(words[number * fields] >> 32, words[number * fields] & NONE) for number, n in enumerate(opened) if n]
+
+    def _forget_told(self) -> None:
+        """Tell that nothing is open where no window is: it has ended before this worker could look at it."""
+        for group_id, queue_slot in self._told_before:
+            if self._names.find(group_id, queue_slot) is None:
+                lib.rmq_pull_stats_set_open(self._plane.struct, self._port, group_id, queue_slot, 0, 0)
+        self._told_before = []
 
     def _tell_end(self, row: Any) -> None:
         """Tell that nothing is open of a window that has ended, unless another one has its queue."""

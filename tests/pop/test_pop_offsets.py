@@ -423,10 +423,15 @@ class ChangedNames:
         return next(found, None)
 
 
+def plane_of(stage: Stage) -> Any:
+    watermarks = SimpleNamespace(start_id=START)
+    return SimpleNamespace(struct=stage.kit.plane, header=stage.kit.header, watermarks=watermarks)
+
+
 def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start finds all of them at once, and consumers wait for the end of each turn."""
     monkeypatch.setattr("ringmq.pop.offsets.FOLLOWED_PER_TURN", 2)
-    plane = SimpleNamespace(struct=stage.kit.plane, watermarks=SimpleNamespace(start_id=START))
+    plane = plane_of(stage)
     names: Any = ChangedNames({
         place: Window(place, number + 1, GROUP, stage.slots[number]) for number, place in enumerate(stage.places)
     })  # fmt: skip
@@ -446,7 +451,7 @@ def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.Mo
 
 def test_nothing_is_open_of_a_window_that_has_ended(stage: Stage) -> None:
     """A topic that is made anew has its queues: tools would take old numbers for its own."""
-    plane, at = SimpleNamespace(struct=stage.kit.plane, watermarks=SimpleNamespace(start_id=START)), stage.places[1]
+    plane, at = plane_of(stage), stage.places[1]
     names: Any = ChangedNames({at: Window(at, 2, GROUP, stage.slots[1])})
     offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)  # type: ignore[arg-type]
 
@@ -460,3 +465,26 @@ def test_nothing_is_open_of_a_window_that_has_ended(stage: Stage) -> None:
     names.end(at)
     offsets.turn(1001)
     assert told() == (0, 0)
+
+
+def test_nothing_is_open_of_a_window_that_has_ended_before_the_worker_could_look(stage: Stage) -> None:
+    """The worker before has died, and the topic is deleted, or the window is damaged."""
+    windows = {
+        stage.places[number]: Window(stage.places[number], number + 1, GROUP, stage.slots[number]) for number in (0, 1)
+    }
+
+    def started(places: dict[int, Window]) -> Offsets:
+        names: Any = ChangedNames(dict(places))
+        return Offsets(plane_of(stage), int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)
+
+    def told() -> list[tuple[int, int]]:
+        pairs = [(stage.kit.plane, GROUP, slot) for slot in slots[:2]]
+        return [(int(lib.rmq_pull_stats_open(*pair)), int(lib.rmq_pull_stats_next_offset(*pair))) for pair in pairs]
+
+    stage.give(0, 2)
+    stage.give(1, 3)
+    started(windows).turn(1000)
+    assert told() == [(2, 2), (3, 3)]
+    del windows[places[1]]
+    started(windows).turn(1000)
+    assert told() == [(2, 2), (0, 0)]
