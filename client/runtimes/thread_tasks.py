@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator
+from inspect import CORO_SUSPENDED, getcoroutinestate
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -104,7 +105,10 @@ class ThreadTask(ThreadFuture[T]):
         return True
 
     def step(self) -> None:
-        """Run up to the next wait. A second call after one wake does nothing."""
+        """Run up to the next wait. A second call after one wake does nothing.
+
+        Raises an interrupt that comes before the coroutine runs. The task is not done then.
+        """
         if self._done or (self._waiting_for is not None and not self._waiting_for.done()):
             return
         loop, self._waiting_for = self._loop, None
@@ -120,6 +124,8 @@ class ThreadTask(ThreadFuture[T]):
         except CancelledError:
             super().cancel()
         except BaseException as error:
+            if getcoroutinestate(self._coroutine) == CORO_SUSPENDED:  # an interrupt, in front of the step
+                raise
             self.set_exception(error)
         else:
             self._waiting_for = waited

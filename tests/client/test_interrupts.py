@@ -454,3 +454,30 @@ def test_an_interrupt_at_any_line_of_a_loop_by_pop_loses_no_message(ordered: boo
                     break
             assert number > 30
         assert {offset for _, _, offset in pops.acked} <= set(seen)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_an_interrupt_at_any_line_of_a_step_ends_the_call_in_its_order() -> None:
+    """The blocks behind a wait run with the monitor: they wake other calls."""
+    begun: list[int] = []
+    ended: list[tuple[int, bool]] = []
+
+    async def waits(number: int) -> None:
+        begun.append(number)
+        try:
+            await runtime.sleep(0.001)
+        finally:
+            ended.append((number, loop._monitor._is_owned()))
+
+    loop, number, happened = ThreadLoop("test"), 0, True
+    loop.open()
+    while happened:
+        number += 1
+        interrupt = InterruptAt(number, "runtimes/thread_tasks.py")
+        with contextlib.suppress(KeyboardInterrupt), interrupt:
+            loop.run(waits(number))
+        wait_until(lambda: len(ended) == len(begun), f"line {number}: the call ends")
+        happened = interrupt.happened
+    loop.close()
+    assert number > 20
+    assert ended == [(found, True) for found in begun]
