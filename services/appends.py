@@ -10,7 +10,7 @@ from msgspec import Struct
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.services.arenas import PROPERTIES_BYTES
-from ringmq.services.kit.arena import ArenaSlots
+from ringmq.services.kit.arena import Arena, fit
 from ringmq.services.kit.shared_port import SharedPort
 from ringmq.services.kit.submissions import EachAlone
 
@@ -19,24 +19,30 @@ _REQUEST = ffi.typeof("struct rmq_request *")
 
 
 class Origin(Struct, frozen=True):
-    """The origin of a message: the born time and born host of its records."""
+    """The fields of a message beside body and properties: its born time and born host, and those of its producer."""
 
     born_time_ms: int
     born_host: bytes
     born_port: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
 
 
 class Appends(EachAlone[T]):
     """The access of a service to write. The result of an append carries its `what`.
 
-    Its part of the arena begins at `first_byte` and has `size` bytes, for at most `slots` appends in flight.
+    Its part of the arena is `arena`: the bytes of one append lie in a piece of it.
     """
 
-    def __init__(self, plane: Plane, port: SharedPort, size: int, slots: int, *, first_byte: int = 0) -> None:
-        super().__init__(port, ArenaSlots(size // slots, slots, first_byte))
+    def __init__(
+        self, plane: Plane, port: SharedPort, arena: Arena, *, properties_bytes_max: int = PROPERTIES_BYTES
+    ) -> None:
+        super().__init__(port, arena)
         self._plane, self._bytes = plane, port.arena
-        self.body_bytes_max = self.arena.piece_max - PROPERTIES_BYTES
-        """Largest body that a slot takes."""
+        self._properties_bytes_max = properties_bytes_max
+        self.body_bytes_max = self.arena.piece_max - properties_bytes_max
+        """Largest body that an append takes."""
 
     def rest(self) -> None:
         """Return the arena's memory to the system. No append may be in flight."""
@@ -56,12 +62,14 @@ class Appends(EachAlone[T]):
         """Submit an append of `body` to `queue` (topic id, queue slot, queue id).
 
         With a `mark`, `body` is that of a batch whose records carry the mark. `is_whole`: write adds no pairs of the
-        broker to `properties`. False if no slot is free or the body exceeds one.
+        broker to `properties`. False if the arena has no free piece of this size.
         """
-        at, slot_end = self.arena.piece
         size, properties_size = len(body), len(properties)
-        if at == slot_end or not self.port.room or size > self.body_bytes_max or properties_size > PROPERTIES_BYTES:
+        if not self.port.room or size > self.body_bytes_max or properties_size > self._properties_bytes_max:
             return False
+        if not fit(self.arena, lambda start, end: int(end - start >= max(1, size + properties_size))):
+            return False
+        at, _ = self.arena.piece
         properties_at = at + size
         end = properties_at + properties_size
         self._bytes[at:properties_at] = body
@@ -74,6 +82,7 @@ class Appends(EachAlone[T]):
         ffi.memmove(request.born_host, host, len(host))
         flags = lib.RMQ_APPEND_FLAG_BORN_V6 if len(host) == 16 else 0
         request.flags = flags | lib.RMQ_APPEND_FLAG_COPY if is_whole else flags
+        request.flag, request.sys_flag, request.reconsume_times = origin.flag, origin.sys_flag, origin.reconsume_times
         request.kind = lib.RMQ_APPEND_SINGLE if mark is None else lib.RMQ_APPEND_BATCH
         request.prepared_transaction_offset = mark or 0
         self.submit(request, (what,), end)

@@ -6,6 +6,7 @@ import logging
 import random
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.requests.reply_queue import ReplyQueues
@@ -21,11 +22,12 @@ from ringmq.services.appends import Appends
 from ringmq.services.arenas import APPEND_SLOTS, RECALL_SLOTS, RECALLS_BYTES, appends_bytes
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
+from ringmq.services.kit.arena import ArenaSlots
 from ringmq.services.kit.clocks import wall_ms
 from ringmq.services.kit.loop import ServiceLoop
 from ringmq.services.kit.shared_port import SharedPort
 from ringmq.services.log_view import LogView
-from ringmq.services.recalls import Recall, RecallService
+from ringmq.services.recalls import RecallService
 from ringmq.services.send_back.batches import CopyBatches
 from ringmq.services.send_back.gone_messages import GoneMessages
 from ringmq.services.send_back.rows import Rows
@@ -44,6 +46,18 @@ REST_AFTER_MS = 30_000
 Its next start takes some 0.1 s."""
 
 
+class Shared(NamedTuple):
+    """The parts that services share."""
+
+    plane: Plane
+    role: int
+    config: ConfigWatcher
+    topics: Topics
+    control: ControlAsks
+    outbox: Outbox
+    port: SharedPort
+
+
 def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
     """The loop with all services. A new service is constructed here."""
     config = ConfigWatcher(Path(spec.config_path))
@@ -51,54 +65,30 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
     plane.map_arena(port)
     log_view = LogView(plane, MessageStore(store_config(config())))
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
-    topic_creator = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
-    shared_port, slots = SharedPort(plane, port), appends_bytes(config())
-    appends: Appends[Effect] = Appends(plane, shared_port, slots, APPEND_SLOTS)
-    topics = Topics(plane)
+    control = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    shared = Shared(plane, spec.role, config, Topics(plane), control, outbox, SharedPort(plane, port))
+    recalls_at = appends_bytes(config())
+    appends: Appends[Effect] = Appends(plane, shared.port, ArenaSlots(recalls_at // APPEND_SLOTS, APPEND_SLOTS))
     staged = StagedWrites(
         plane=plane,
         log=log_view,
-        topics=topics,
+        topics=shared.topics,
         config=config,
         appends=appends,
-        topic_creator=topic_creator,
+        topic_creator=control,
         outbox=outbox,
         log_line=log.warning,
         wall_ms=wall_ms,
     )
-    copies, rows = (slots + RECALLS_BYTES, len(shared_port.arena)), Rows(HIDDEN_TOPICS)
-    limits = CopyLimits(int(plane.header.settings.message_bytes_max))
     replies = ReplyQueues(plane.readers, inbox)
-    send_back = SendBackService(
-        plane=plane,
-        role=spec.role,
-        inbox=inbox,
-        rows=rows,
-        batches=CopyBatches(plane, inbox.answerer, rows, shared_port, copies, limits),
-        log=log_view,
-        topics=topics,
-        targets=Targets(topics, plane.admission_rules, random.randrange),
-        config=config,
-        control=topic_creator,
-        outbox=outbox,
-        replies=replies,
-        on_gone=GoneMessages(plane.role(spec.role).counters, log.warning).add,
-    )
-    recalls: Appends[Recall] = Appends(plane, shared_port, RECALLS_BYTES, RECALL_SLOTS, first_byte=slots)
-    recall = RecallService(
-        topics=topics,
-        rules=plane.admission_rules,
-        config=config,
-        appends=recalls,
-        outbox=outbox,
-        wall_ms=wall_ms,
-    )
+    send_back = _send_back(shared, inbox, log_view, replies, recalls_at + RECALLS_BYTES)
+    recall = _recall(shared, ArenaSlots(RECALLS_BYTES // RECALL_SLOTS, RECALL_SLOTS, recalls_at))
     answering = Answering(
         plane,
         spec.role,
         inbox,
         [staged, send_back, recall],
-        topic_creator,
+        control,
         outbox,
         config,
         log_view,
@@ -108,6 +98,39 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
         on_rest=appends.rest,
     )
     return ServiceLoop(plane, spec.role, [config, answering], rest_after_ms=REST_AFTER_MS)
+
+
+def _send_back(
+    shared: Shared, inbox: Inbox, log_view: LogView, replies: ReplyQueues, first_byte: int
+) -> SendBackService:
+    plane, rows, end = shared.plane, Rows(HIDDEN_TOPICS), len(shared.port.arena)
+    limits = CopyLimits(int(plane.header.settings.message_bytes_max))
+    return SendBackService(
+        plane=plane,
+        role=shared.role,
+        inbox=inbox,
+        rows=rows,
+        batches=CopyBatches(plane, inbox.answerer, rows, shared.port, (first_byte, end), limits),
+        log=log_view,
+        topics=shared.topics,
+        targets=Targets(shared.topics, plane.admission_rules, random.randrange),
+        config=shared.config,
+        control=shared.control,
+        outbox=shared.outbox,
+        replies=replies,
+        on_gone=GoneMessages(plane.role(shared.role).counters, log.warning).add,
+    )
+
+
+def _recall(shared: Shared, arena: ArenaSlots) -> RecallService:
+    return RecallService(
+        topics=shared.topics,
+        rules=shared.plane.admission_rules,
+        config=shared.config,
+        appends=Appends(shared.plane, shared.port, arena),
+        outbox=shared.outbox,
+        wall_ms=wall_ms,
+    )
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:

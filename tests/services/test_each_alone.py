@@ -14,6 +14,7 @@ from ringmq.ipc.invariant import InvariantError
 from ringmq.ipc.ports import PortPlan
 from ringmq.native import ffi, lib
 from ringmq.services.appends import Appends, Origin
+from ringmq.services.kit.arena import ArenaSlots
 from ringmq.services.kit.flight import AGAIN
 from ringmq.services.kit.shared_port import SharedPort
 from ringmq.services.kit.submissions import submit_all
@@ -121,8 +122,8 @@ def test_appends_of_two_users_share_a_port(tmp_path: Path, is_whole: bool) -> No
     with writing(tmp_path) as (kit, plane, write):
         queue = queue_of(kit, b"Target")
         shared = SharedPort(plane, plane.port_of(ROLE))  # type: ignore[arg-type]
-        first = Appends[str](plane, shared, 3 * 8192, 3)  # type: ignore[arg-type]
-        second = Appends[str](plane, shared, 8192, 1, first_byte=3 * 8192)  # type: ignore[arg-type]
+        first = Appends[str](plane, shared, ArenaSlots(8192, 3))  # type: ignore[arg-type]
+        second = Appends[str](plane, shared, ArenaSlots(8192, 1, 3 * 8192))  # type: ignore[arg-type]
         assert not first.append("large", queue, bytes(4097), b"", ORIGIN) and first.body_bytes_max == 4096
         for number in range(3):
             assert first.append(f"{number}", queue, b"a%d" % number, b"K\x01v\x02", ORIGIN, is_whole=is_whole)
