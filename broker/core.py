@@ -164,7 +164,7 @@ class Broker:
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Do the due work: expiry of clients, locks and forwards, statistics, gates."""
         self.now.ms = now_ms
-        self.forwards.expire(self.outbox, now_ms)
+        self.forwards.expire(now_ms)
         self.locks.expire(now_ms)
         self.stats.sample(now_ms)
         if self.topics.move_gates(self.config, self.now.ms):

@@ -49,6 +49,21 @@ class Questions:
         """See Control."""
         self._broker.outbox.push(connection, command)
 
+    def producer_of(self, client_id: str) -> Connection | None:
+        """See Control."""
+        return self._broker.producers.of_client(client_id)
+
+    def call(
+        self,
+        connection: Connection,
+        client_id: str,
+        command: RemotingCommand,
+        now_ms: int,
+        told: Callable[[RemotingCommand | str], None],
+    ) -> None:
+        """See Control."""
+        self._broker.forwards.call(self._broker.outbox, connection, client_id, command, now_ms, told)
+
     def commit_offset(self, group: str, topic: str, offset: int, now_ms: int, queue_id: int = 0) -> None:
         """See Control."""
         self._broker.offsets.put(group, topic, queue_id, offset, now_ms)

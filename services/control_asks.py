@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.client_request import ClientRequest
 from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
@@ -66,7 +66,7 @@ class ControlAsks:
         a refusal if the group has no client, or if control is too busy. A client that ends now gets nothing. Raises
         ValueError if the frame is too large for the inbox of control.
         """
-        self._ask(lib.RMQ_INBOX_CHECK, ProducerCheck(group, frame).encode(), now_ms, then)
+        self._ask(lib.RMQ_INBOX_CHECK, ClientRequest(group, frame).encode(), now_ms, then)
 
     def commit_offsets(self, group: str, offsets: Mapping[str, int], now_ms: int, then: Then) -> None:
         """Commit offsets of queue 0 of topics for a group of the system."""

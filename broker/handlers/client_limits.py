@@ -13,7 +13,7 @@ from ringmq.broker.requests.request import Connection
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import ConsumerTable, weight
-from ringmq.broker.tables.forward import FORWARDS_MAX, ForwardTable
+from ringmq.broker.tables.forward import CALLS_MAX, FORWARDS_MAX, ForwardTable
 from ringmq.broker.tables.held_pulls import HELD_MAX, HeldPulls
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.offsets import STRAYS_MAX, OffsetTable
@@ -60,6 +60,7 @@ class ClientLimits(Struct, frozen=True):
             ("client_queues", self.client_names.queues_used, self.client_names.limit("queue")),
             ("client_groups", self.client_names.groups_used, self.client_names.limit("group")),
             ("forwards", len(self.forwards), FORWARDS_MAX),
+            ("pushed_replies", self.forwards.calls, CALLS_MAX),
             ("held_pulls", len(self.held_pulls), HELD_MAX),
             ("stray_offsets", self.offsets.stray_count, STRAYS_MAX),
             ("request_modes", len(self.modes), MODES_MAX),

@@ -95,7 +95,7 @@ class HandlerTable(Struct, frozen=True):
         """Run the handler of the code if the peer may send the request. RequestErrors become answers, in slices too."""
         self.now.ms = request.now_ms
         if request.command.is_response:
-            self.forwards.answer(self.outbox, request.connection, request.command)
+            self.forwards.answer(request.connection, request.command)
             return Drop()
         code = request.command.code
         handler = self.codes.get(code)

@@ -21,6 +21,19 @@ class Control(Protocol):
     def push(self, connection: Connection, command: RemotingCommand) -> None:
         """Send a request to a client."""
 
+    def producer_of(self, client_id: str) -> Connection | None:
+        """The newest connection on which a client is in a producer group."""
+
+    def call(
+        self,
+        connection: Connection,
+        client_id: str,
+        command: RemotingCommand,
+        now_ms: int,
+        told: Callable[[RemotingCommand | str], None],
+    ) -> None:
+        """Send a request to a client. `told` gets its answer, or the reason why there is none, within 10 s."""
+
     def backlog_bytes(self) -> int:
         """The largest number of bytes that wait for one read worker."""
 

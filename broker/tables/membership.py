@@ -54,7 +54,7 @@ class Membership(Struct, frozen=True):
             yield from self.leaving(group, connection)
             yield
         self.producers.drop(connection)
-        self.forwards.drop(self.outbox, connection)
+        self.forwards.drop(connection)
         self.held_pulls.drop(connection)
 
     def connections(self) -> set[Connection]:

@@ -22,6 +22,8 @@ class ProducerTable:
         self.memberships = 0
         """Members of all groups."""
         self._of_connection: dict[Connection, dict[str, None]] = {}
+        self._of_client: dict[str, dict[Connection, None]] = {}
+        """Client id -> its connections, the newest last."""
         self._turns = 0
 
     def __iter__(self) -> Iterator[tuple[str, Members]]:
@@ -46,25 +48,43 @@ class ProducerTable:
         self._turns += 1
         return next(islice(members, self._turns % len(members), None))
 
+    def of_client(self, client_id: str) -> Connection | None:
+        """The newest connection of a client, as stock (`ProducerManager.findChannel`)."""
+        connections = self._of_client.get(client_id)
+        return None if connections is None else next(reversed(connections))
+
     def register(self, group: str, connection: Connection, member: Member) -> None:
         """Register one group of a heartbeat."""
         members = self._groups.setdefault(group, {})
+        before = members.get(connection)
+        if before is not None and before.client_id != member.client_id:
+            self.unregister(group, connection)
+            members = self._groups.setdefault(group, {})
         self.memberships += connection not in members
         members[connection] = member
         self._of_connection.setdefault(connection, {})[group] = None
+        self._of_client.setdefault(member.client_id, {})[connection] = None
 
     def unregister(self, group: str, connection: Connection) -> None:
         """One member leaves one group."""
         members = self._groups.get(group)
-        if members is None or members.pop(connection, None) is None:
+        if members is None or (member := members.pop(connection, None)) is None:
             return
         self.memberships -= 1
         if not members:
             del self._groups[group]
         groups = self._of_connection[connection]
         del groups[group]
+        if not any(self._groups[other][connection].client_id == member.client_id for other in groups):
+            self._forget_client(member.client_id, connection)
         if not groups:
             del self._of_connection[connection]
+
+    def _forget_client(self, client_id: str, connection: Connection) -> None:
+        connections = self._of_client[client_id]
+        del connections[connection]
+        if not connections:
+            del self._of_client[client_id]
 
     def drop(self, connection: Connection) -> None:
         """Remove a connection that has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.client_request import ClientRequest
 from ringmq.broker.requests.questions import Control
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
 from ringmq.ipc.asks import Ask
@@ -24,13 +24,13 @@ def check(control: Control, record: Ask, now_ms: int) -> None:
 
 def _push_check(control: Control, payload: bytes) -> str:
     try:
-        asked = ProducerCheck.decode(payload)
+        asked = ClientRequest.decode(payload)
         command = decode_frame(asked.frame)
     except (ValueError, RemotingError) as error:
         return str(error)
-    connection = control.client_of(asked.group)
+    connection = control.client_of(asked.to)
     if connection is None:
-        return f"producer group {asked.group} has no client"
+        return f"producer group {asked.to} has no client"
     control.push(connection, command)
     return ""
 

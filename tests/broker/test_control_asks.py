@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.client_request import ClientRequest
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
 from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.ipc.asks import Asker
@@ -110,7 +110,7 @@ def test_checks_go_to_the_clients_of_the_group_in_turn(harness: Harness) -> None
         harness.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), pending=number, connection=number)
     assert [answer.code for answer in harness.answers()] == [0, 0, 0]
     for number in range(4):
-        assert told_check(harness, ProducerCheck("PG", check_frame(number)).encode()) == ""
+        assert told_check(harness, ClientRequest("PG", check_frame(number)).encode()) == ""
     sent = harness.verdicts()
     connections = [connection for _, connection, _, _, _ in sent]
     assert connections[:2] == connections[2:] and sorted(connections) == [1, 1, 2, 2]
@@ -123,9 +123,9 @@ def test_checks_go_to_the_clients_of_the_group_in_turn(harness: Harness) -> None
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (ProducerCheck("Nobody", check_frame(0)).encode(), "producer group Nobody has no client"),
-        (b"", "a check of 0 bytes names no producer group"), (b"\x00\x01\xff", "codec can't decode"),
-        (ProducerCheck("PG", b"\0\0").encode(), "shorter than its 8-byte prefix"),
+        (ClientRequest("Nobody", check_frame(0)).encode(), "producer group Nobody has no client"),
+        (b"", "a request of 0 bytes names no client"), (b"\x00\x01\xff", "codec can't decode"),
+        (ClientRequest("PG", b"\0\0").encode(), "shorter than its 8-byte prefix"),
     ],
 )  # fmt: skip
 def test_a_check_that_cannot_be_sent_has_a_reason(harness: Harness, payload: bytes, reason: str) -> None:
@@ -135,4 +135,4 @@ def test_a_check_that_cannot_be_sent_has_a_reason(harness: Harness, payload: byt
 
 def test_a_check_waits_for_a_reader_with_a_long_backlog(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.loop._questions, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
-    assert "bytes wait for a read worker" in told_check(harness, ProducerCheck("Nobody", check_frame(0)).encode())
+    assert "bytes wait for a read worker" in told_check(harness, ClientRequest("Nobody", check_frame(0)).encode())

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ringmq.broker.requests.request import Push, Release, Reply
+from ringmq.broker.tables.forward import CALLS_MAX, CLIENT_CALLS_MAX
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_id import encode_offset_id
@@ -95,3 +96,45 @@ def test_unknown_codes_and_lonely_responses() -> None:
     assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
     lonely = RemotingCommand.response_to(RemotingCommand.request(307, opaque=99), 0)
     assert [type(effect) for effect in harness.effects(lonely, peer(1))] == [Release]
+
+
+def called(harness: Harness, number: int = 1) -> list[RemotingCommand | str]:
+    """What the broker is told about a request of its own."""
+    told = list[RemotingCommand | str]()
+    command = RemotingCommand.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    harness.broker.forwards.call(harness.broker.outbox, peer(number), "c1", command, START_MS, told.append)
+    return told
+
+
+def test_a_call_ends_with_the_answer_of_its_client() -> None:
+    harness = make_harness()
+    told = called(harness)
+    (push,) = harness.broker.outbox.take()
+    assert isinstance(push, Push) and push.connection == peer(1) and harness.broker.forwards.calls == 1
+    assert [type(effect) for effect in harness.effects(answer_of(push), peer(9))] == [Release] and not told
+    assert [type(effect) for effect in harness.effects(answer_of(push), peer(1))] == [Release]
+    assert [answer.code for answer in told if isinstance(answer, RemotingCommand)] == [5]
+    assert harness.broker.forwards.calls == 0 and harness.broker.on_tick(START_MS + 10_000) == []
+    assert len(told) == 1
+
+
+def test_a_call_without_an_answer_has_a_reason() -> None:
+    harness = make_harness()
+    late, gone = called(harness, 1), called(harness, 2)
+    assert harness.broker.forwards.connections() == {peer(1), peer(2)}
+    harness.broker.on_close(peer(2))
+    assert (late, gone) == ([], ["<c1> went away before it answered"])
+    harness.broker.on_tick(START_MS + 10_000)
+    assert late == ["<c1> did not answer within 10000 ms"]
+    assert len(harness.broker.forwards.connections()) == 0
+
+
+def test_calls_leave_room_for_other_clients_and_for_operators() -> None:
+    harness = make_harness()
+    forwards = harness.broker.forwards
+    first = [called(harness) for _ in range(CLIENT_CALLS_MAX + 1)]
+    assert first[-1] == [f"<c1> has {CLIENT_CALLS_MAX} requests without an answer"] and not any(first[:-1])
+    for number in range(CALLS_MAX - CLIENT_CALLS_MAX):
+        assert not called(harness, 2 + number % 8)
+    assert called(harness, 20) == [f"{CALLS_MAX} requests wait for answers of clients"]
+    assert not forwards.is_full and len(forwards) == 0

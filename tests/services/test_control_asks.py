@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.client_request import ClientRequest
 from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
@@ -87,7 +87,7 @@ def test_a_check_goes_out_as_control_reads_it() -> None:
     asks.create(TOPICS, NOW, ended.append)
     (kind, token, payload), (_, other, _) = control.asked
     assert kind == lib.RMQ_INBOX_CHECK and token != other
-    assert ProducerCheck.decode(payload) == ProducerCheck("Gruppe-ä", b"frame")
+    assert ClientRequest.decode(payload) == ClientRequest("Gruppe-ä", b"frame")
     control.tells = [AskAnswer(token, b"producer group Gruppe has no client")]
     asks.turn(NOW)
     (refusal,) = ended

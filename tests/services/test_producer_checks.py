@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.client_request import ClientRequest
 from ringmq.native import lib
 from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader
 from ringmq.remoting.frame import FrameDecoder
@@ -42,7 +42,7 @@ class Asks:
         self.payloads: list[bytes] = []
 
     def check(self, group: str, frame: bytes, now_ms: int, then: Callable[[object], None]) -> None:
-        self.payloads.append(ProducerCheck(group, frame).encode())
+        self.payloads.append(ClientRequest(group, frame).encode())
         then(None)
 
 
