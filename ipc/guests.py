@@ -26,6 +26,7 @@ FOLDERS = (
     "ringmq.services.send_back",
     "ringmq.services.transactions",
     "ringmq.services.staged",
+    "ringmq.services.replies",
     "ringmq.pop",
 )
 """The packages of the guests, in the order in which their metrics, facts and answers appear."""

@@ -298,7 +298,7 @@ WORKERS = WorkerTable(
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, needs_master=True, asks=("control",),
-            answers=AnswerRow(codes=(36, 370, 270001)),
+            answers=AnswerRow(codes=(36, 324, 325, 370, 270001)),
             port=PortRow("ringmq.services.arenas:services_bytes", weight=1),
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),

@@ -36,6 +36,8 @@ BROKER: Mapping[int, Access] = {
     RequestCode.SEND_MESSAGE: Access.DATA,
     RequestCode.SEND_MESSAGE_V2: Access.DATA,
     RequestCode.SEND_BATCH_MESSAGE: Access.DATA,
+    RequestCode.SEND_REPLY_MESSAGE: Access.DATA,
+    RequestCode.SEND_REPLY_MESSAGE_V2: Access.DATA,
     RequestCode.CONSUMER_SEND_MSG_BACK: Access.DATA,
     RequestCode.END_TRANSACTION: Access.DATA,
     RequestCode.STAGED_WRITES: Access.DATA,

@@ -140,6 +140,11 @@ def reply_topic(cluster: str) -> str:
     return f"{cluster}_REPLY_TOPIC"
 
 
+def is_reply_topic(topic: str) -> bool:
+    """True for the reply topic of any cluster."""
+    return topic.endswith(reply_topic(""))
+
+
 def revive_topic(cluster: str) -> str:
     """POP's revive log."""
     return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"

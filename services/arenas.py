@@ -24,6 +24,7 @@ PROPERTIES_BYTES = 4096
 RECALL_SLOTS = 256
 RECALLS_BYTES = RECALL_SLOTS * (PROPERTIES_BYTES + 64)
 COPIES_BYTES_MIN = 8 << 20
+REPLY_PROPERTIES_BYTES = 1 << 15
 
 
 def republisher_bytes(config: Any) -> int:
@@ -43,15 +44,20 @@ def chain_bytes(message_bytes_max: int) -> int:
 
 
 def services_bytes(config: Any) -> int:
-    """Size of the arena of `services`: the slots of staged writes, then those of recalls, then the ring of `send_back`
-    for copies."""
-    return appends_bytes(config) + RECALLS_BYTES + copies_bytes(config)
+    """Size of the arena of `services`: the slots of staged writes, then those of recalls, then the ring of replies,
+    then that of `send_back` for copies."""
+    return appends_bytes(config) + RECALLS_BYTES + replies_bytes(config) + copies_bytes(config)
 
 
 def appends_bytes(config: Any) -> int:
     """Size of the slots of staged writes. Each takes the largest body. maxMessageSize needs a restart."""
     slot = int(config.max_message_size) + PROPERTIES_BYTES
     return APPEND_SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
+
+
+def replies_bytes(config: Any) -> int:
+    """Size of the ring for replies. Two of the largest messages fit."""
+    return copies_bytes(config)
 
 
 def copies_bytes(config: Any) -> int:

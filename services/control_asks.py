@@ -1,5 +1,5 @@
 """Asks of services to control: topics that services need (`TopicCreator`), topics of retries, checks of transactions
-for producers, and offsets of the system's groups."""
+for producers, replies for requesters, and offsets of the system's groups."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from ringmq.remoting.errors import RequestError
 from ringmq.services.topic_creator import Then
 
 TIMEOUT_MS = 2000
+REPLY_TIMEOUT_MS = 12_000
+"""Control gives a client 10 s, and looks four times a second."""
 LATE = "[OVERLOAD]the broker's control process does not answer services now, try again later"
 TOKENS = 1 << 31
 
@@ -31,7 +33,7 @@ class ControlAsker(Protocol):
 
 
 class ControlAsks:
-    """The asks of one worker to control. An ask without an answer after TIMEOUT_MS is refused as busy."""
+    """The asks of one worker to control. An ask without an answer in its time is refused as busy."""
 
     def __init__(self, asker: ControlAsker) -> None:
         self._asker = asker
@@ -68,15 +70,23 @@ class ControlAsks:
         """
         self._ask(lib.RMQ_INBOX_CHECK, ClientRequest(group, frame).encode(), now_ms, then)
 
+    def reply(self, client_id: str, frame: bytes, now_ms: int, then: Then) -> None:
+        """Send a reply to the client that has asked for it, by its newest connection as a producer.
+
+        `then` gets None once the client has answered 0, else a refusal, after REPLY_TIMEOUT_MS at the latest. Raises
+        ValueError as `check` does.
+        """
+        self._ask(lib.RMQ_INBOX_REPLY, ClientRequest(client_id, frame).encode(), now_ms, then, REPLY_TIMEOUT_MS)
+
     def commit_offsets(self, group: str, offsets: Mapping[str, int], now_ms: int, then: Then) -> None:
         """Commit offsets of queue 0 of topics for a group of the system."""
         payload = json_body.write_body({"group": group, "offsets": dict(offsets)})
         self._ask(lib.RMQ_INBOX_OFFSETS, payload, now_ms, then)
 
-    def _ask(self, kind: int, payload: bytes, now_ms: int, then: Then) -> None:
+    def _ask(self, kind: int, payload: bytes, now_ms: int, then: Then, timeout_ms: int = TIMEOUT_MS) -> None:
         self._token = (self._token + 1) % TOKENS
         if self._asker.ask(kind, self._token, payload):
-            self._waiting[self._token] = now_ms + TIMEOUT_MS, then
+            self._waiting[self._token] = now_ms + timeout_ms, then
         else:
             then(_refusal(ResponseCode.SYSTEM_BUSY, LATE))
 

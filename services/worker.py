@@ -19,15 +19,23 @@ from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.services.answering import Answering
 from ringmq.services.appends import Appends
-from ringmq.services.arenas import APPEND_SLOTS, RECALL_SLOTS, RECALLS_BYTES, appends_bytes
+from ringmq.services.arenas import (
+    APPEND_SLOTS,
+    RECALL_SLOTS,
+    RECALLS_BYTES,
+    REPLY_PROPERTIES_BYTES,
+    appends_bytes,
+    replies_bytes,
+)
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
-from ringmq.services.kit.arena import ArenaSlots
+from ringmq.services.kit.arena import ArenaRing, ArenaSlots
 from ringmq.services.kit.clocks import wall_ms
 from ringmq.services.kit.loop import ServiceLoop
 from ringmq.services.kit.shared_port import SharedPort
 from ringmq.services.log_view import LogView
 from ringmq.services.recalls import RecallService
+from ringmq.services.replies.service import ReplyService
 from ringmq.services.send_back.batches import CopyBatches
 from ringmq.services.send_back.gone_messages import GoneMessages
 from ringmq.services.send_back.rows import Rows
@@ -68,6 +76,8 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
     control = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
     shared = Shared(plane, spec.role, config, Topics(plane), control, outbox, SharedPort(plane, port))
     recalls_at = appends_bytes(config())
+    replies_at = recalls_at + RECALLS_BYTES
+    copies_at = replies_at + replies_bytes(config())
     appends: Appends[Effect] = Appends(plane, shared.port, ArenaSlots(recalls_at // APPEND_SLOTS, APPEND_SLOTS))
     staged = StagedWrites(
         plane=plane,
@@ -81,13 +91,14 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
         wall_ms=wall_ms,
     )
     replies = ReplyQueues(plane.readers, inbox)
-    send_back = _send_back(shared, inbox, log_view, replies, recalls_at + RECALLS_BYTES)
+    send_back = _send_back(shared, inbox, log_view, replies, copies_at)
     recall = _recall(shared, ArenaSlots(RECALLS_BYTES // RECALL_SLOTS, RECALL_SLOTS, recalls_at))
+    reply = _reply(shared, ArenaRing(copies_at - replies_at, replies_at))
     answering = Answering(
         plane,
         spec.role,
         inbox,
-        [staged, send_back, recall],
+        [staged, send_back, recall, reply],
         control,
         outbox,
         config,
@@ -129,6 +140,18 @@ def _recall(shared: Shared, arena: ArenaSlots) -> RecallService:
         config=shared.config,
         appends=Appends(shared.plane, shared.port, arena),
         outbox=shared.outbox,
+        wall_ms=wall_ms,
+    )
+
+
+def _reply(shared: Shared, arena: ArenaRing) -> ReplyService:
+    return ReplyService(
+        topics=shared.topics,
+        config=shared.config,
+        appends=Appends(shared.plane, shared.port, arena, properties_bytes_max=REPLY_PROPERTIES_BYTES),
+        control=shared.control,
+        outbox=shared.outbox,
+        words=shared.plane.role(shared.role).counters,
         wall_ms=wall_ms,
     )
 

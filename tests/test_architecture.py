@@ -254,7 +254,7 @@ def test_nobody_names_a_guest() -> None:
 NEEDED_GUESTS = {
     "timer": {"services.transactions"},
     "services.transactions": {"services.delay"},
-    "services": {"services.send_back", "services.staged"},
+    "services": {"services.replies", "services.send_back", "services.staged"},
 }
 """Guest, or the worker `services` -> the guests that it imports. ARCHITECTURE.md tells of them."""
 

@@ -133,6 +133,7 @@ class BrokerConfig:
         "1..50 times such as 10s 5m 2h 1d",
     )
 
+    store_reply_message_enable: bool = switch("storeReplyMessageEnable", True, live=True)
     enable_schedule_async_deliver: bool = switch("enableScheduleAsyncDeliver", False, live=True)
 
     # timers

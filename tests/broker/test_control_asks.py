@@ -1,4 +1,4 @@
-"""Asks of workers: topics that have to be there, and checks of producers."""
+"""Asks of workers: topics that have to be there, checks of producers, and replies for requesters."""
 
 import pytest
 
@@ -136,3 +136,67 @@ def test_a_check_that_cannot_be_sent_has_a_reason(harness: Harness, payload: byt
 def test_a_check_waits_for_a_reader_with_a_long_backlog(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.loop._questions, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
     assert "bytes wait for a read worker" in told_check(harness, ClientRequest("Nobody", check_frame(0)).encode())
+
+
+def reply_frame() -> bytes:
+    return encode_frame(RemotingCommand.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, {"topic": "R"}, b"reply"))
+
+
+def told_reply(harness: Harness, payload: bytes) -> list[str]:
+    """Control's answers to a service that sends a reply."""
+    asker = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
+    assert asker.ask(lib.RMQ_INBOX_REPLY, 7, payload)
+    harness.loop.turn(10_000)
+    return [told.payload.decode() for told in asker.answers()]
+
+
+def register_producer(harness: Harness, client_id: str, connection: int) -> None:
+    body = HeartbeatData(client_id, producer_groups=["PG"]).encode()
+    harness.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), connection=connection)
+    assert [answer.code for answer in harness.answers()] == [0]
+
+
+@pytest.mark.parametrize(("code", "words"), [(0, ""), (1, "push reply message to c1fail. It has answered 1: no room")])
+def test_a_reply_goes_to_the_newest_connection_of_its_client(harness: Harness, code: int, words: str) -> None:
+    for connection, client_id in enumerate(("c1", "c1", "c2"), 1):
+        register_producer(harness, client_id, connection)
+    assert told_reply(harness, ClientRequest("c1", reply_frame()).encode()) == [], "it waits for the client"
+    ((kind, connection, _, payload, _),) = harness.verdicts()
+    pushed = decode_frame(payload)
+    assert (kind, connection, pushed.code, pushed.body) == (lib.RMQ_VERDICT_SEND, 2, 326, b"reply")
+    harness.put(RemotingCommand.response_to(pushed, code, "no room"), connection=2)
+    harness.loop.turn(10_000)
+    (told,) = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL).answers()
+    assert (told.pending, told.payload.decode()) == (7, words)
+
+
+def test_a_reply_whose_client_goes_ends_with_it(harness: Harness) -> None:
+    register_producer(harness, "c1", 1)
+    assert told_reply(harness, ClientRequest("c1", reply_frame()).encode()) == []
+    harness.put(b"", connection=1, kind=lib.RMQ_INBOX_CLOSED)
+    harness.loop.turn(10_000)
+    (told,) = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL).answers()
+    assert told.payload.decode() == "push reply message to c1fail. <c1> went away before it answered"
+    assert told_reply(harness, ClientRequest("c1", reply_frame()).encode()) == [
+        "push reply message fail, channel of <c1> not found."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (ClientRequest("Nobody", reply_frame()).encode(), "push reply message fail, channel of <Nobody> not found."),
+        (b"", "names no client"), (ClientRequest("c1", b"\0\0").encode(), "shorter than its 8-byte prefix"),
+    ],
+)  # fmt: skip
+def test_a_reply_that_cannot_be_sent_has_a_reason(harness: Harness, payload: bytes, reason: str) -> None:
+    (told,) = told_reply(harness, payload)
+    assert reason in told and harness.verdicts() == []
+
+
+def test_a_reply_is_refused_while_a_reader_has_a_long_backlog(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness.loop._questions, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
+    (told,) = told_reply(harness, ClientRequest("c1", reply_frame()).encode())
+    assert "bytes wait for a read worker" in told

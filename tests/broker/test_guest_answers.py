@@ -17,7 +17,13 @@ def test_no_two_guests_answer_one_request() -> None:
     codes = [code for guest in guests() if guest.control_answers for code in function_of(guest.control_answers)(parts)]
     codes += [file.code for guest in guests() for file in guest.copied_files]
     assert len(codes) == len(set(codes))
-    assert {36, 37, 45, 270001} <= set(codes)
+    assert {36, 37, 45, 324, 325, 270001} <= set(codes)
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
+def test_a_slave_sends_a_reply_to_another_broker(code: RequestCode) -> None:
+    answer = make_harness({"brokerRole": "SLAVE", "brokerId": "1"}).ask(code)
+    assert answer.code == ResponseCode.SYSTEM_BUSY and (answer.remark or "").endswith("send to its master")
 
 
 def test_without_a_guest_its_requests_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

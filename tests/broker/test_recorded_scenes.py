@@ -22,6 +22,7 @@ EARLIER_GROUPS = ("WG_PUSH", "WG_BACK", "WG_POP", "WG_POP_WirePop")
 """Groups that earlier scenes of the recording had left behind, with their retry topics."""
 LATER_CODES = {
     RequestCode.CONSUMER_SEND_MSG_BACK,  # the worker `services` answers it: tests/services/test_send_back_processes.py
+    RequestCode.SEND_REPLY_MESSAGE_V2,  # likewise: tests/services/test_reply_processes.py
     RequestCode.END_TRANSACTION,
     RequestCode.RECALL_MESSAGE,
     RequestCode.GET_BROKER_HA_STATUS,

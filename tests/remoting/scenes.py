@@ -48,7 +48,7 @@ SCENES = (
     Scene("09-transaction"),
     Scene("10-lite-pull"),
     Scene("11-offsets"),
-    Scene("12-request-reply", waits_for="request-reply"),
+    Scene("12-request-reply"),
     Scene("13-pop-push-consumer", (JSON,), waits_for="pop"),
     Scene("20-admin-brokerStatus"),
     Scene("20-admin-clusterList"),

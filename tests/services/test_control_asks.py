@@ -9,7 +9,7 @@ from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.services.control_asks import TIMEOUT_MS, ControlAsks
+from ringmq.services.control_asks import REPLY_TIMEOUT_MS, TIMEOUT_MS, ControlAsks
 
 NOW = 1000
 TOPICS = (TopicConfig("A", 4, 4, 2), TopicConfig("B", 1, 1, 4))
@@ -93,3 +93,13 @@ def test_a_check_goes_out_as_control_reads_it() -> None:
     (refusal,) = ended
     assert refusal is not None and "has no client" in str(refusal)
     assert asks.is_waiting, "the other ask still waits"
+
+
+def test_a_reply_has_the_time_of_its_client() -> None:
+    control, ended = FakeControl(), list[RequestError | None]()
+    asks = ControlAsks(control)
+    asks.reply("client", b"frame", NOW, ended.append)
+    ((kind, _, payload),) = control.asked
+    assert (kind, ClientRequest.decode(payload)) == (lib.RMQ_INBOX_REPLY, ClientRequest("client", b"frame"))
+    assert not asks.turn(NOW + REPLY_TIMEOUT_MS - 1) and not ended
+    assert asks.turn(NOW + REPLY_TIMEOUT_MS) and ended[0] is not None

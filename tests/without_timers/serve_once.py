@@ -24,7 +24,7 @@ def check_parts() -> None:
     """No part of timers is there, and each other guest is."""
     assert importlib.util.find_spec("ringmq.timer") is None
     assert not [name for name in dir(lib) if name.startswith("rmq_timer")]
-    assert [guest.name for guest in guests()] == ["delay", "send-back", "transactions", "staged", "pop"]
+    assert [guest.name for guest in guests()] == ["delay", "send-back", "transactions", "staged", "replies", "pop"]
     assert "timer" not in {row.name for row in WORKERS} and "timer" not in commands()
 
 

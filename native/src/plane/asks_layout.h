@@ -65,6 +65,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_LEAVE 16       /* control -> such a service: {"group", "topic", "untilNs"}: members of the group pull the topic from
                                   * now on. Answer: empty, once the consumer offsets lie behind all messages that were given, else
                                   * the reason why nothing has changed. Behind untilNs (monotonic) nothing may change */
+#define RMQ_INBOX_REPLY 17       /* a service -> control: length of a client id as u16, big-endian; the id; a request for that client.
+                                  * Answer: empty once the client has answered 0, else the reason; within 10 s */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
