@@ -6,6 +6,8 @@ from ringmq.ipc.guests import Guest
 
 GUEST = Guest(
     "replies",
+    metric_table="ringmq.services.replies.metric_table:METRICS",
+    metrics="ringmq.services.replies.metrics:families",
     questions="ringmq.services.replies.questions:QUESTIONS",
     control_answers="ringmq.services.replies.on_slave:answers",
 )
