@@ -1,17 +1,12 @@
 """Sends requests over a topic and waits for the replies.
 
-Needs a stock broker of RocketMQ 5: RingMQ does not serve replies yet, and the program says so.
-
 python examples/ask_and_answer.py --namesrv 127.0.0.1:9876
 """
 
 import argparse
 import asyncio
-import sys
 
-from ringmq.client import Consumer, Message, Producer, SendError
-
-NEEDS = "this example needs a stock broker of RocketMQ 5: RingMQ does not serve replies yet"
+from ringmq.client import Consumer, Message, Producer
 
 
 async def main(namesrv: str, topic: str) -> None:
@@ -38,10 +33,4 @@ if __name__ == "__main__":
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--topic", default="AskAndAnswer")
     options = parser.parse_args()
-    failure: BaseException | None = None
-    try:
-        asyncio.run(main(options.namesrv, options.topic))
-    except* SendError as failed:
-        failure = failed.exceptions[0]
-    if isinstance(failure, SendError):  # with a code: a broker has refused it
-        sys.exit(f"{failure}" if failure.code is None else f"{failure}\n{NEEDS}")
+    asyncio.run(main(options.namesrv, options.topic))

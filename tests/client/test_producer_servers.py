@@ -14,8 +14,6 @@ from ringmq.client import (
     MessageExt,
     MessageQueue,
     Producer,
-    ReplyTimeoutError,
-    SendError,
 )
 from tests.client.awaited import AwaitedProducer, transports
 from tests.conformance.servers import Server
@@ -73,13 +71,3 @@ async def test_messages_that_linger_are_stored_where_their_results_say(server: S
     assert [places[result.queue.queue_id, result.queue_offset] for result in results] == bodies
     assert offsets == {0: list(range(30)), 1: list(range(30))}
     assert len({result.message_id for result in results}) == 60
-
-
-async def test_ringmq_stores_a_question_and_refuses_its_answer_by_name(ringmq_server: Server, topic: str) -> None:
-    async with Producer(ringmq_server.namesrv) as producer:
-        await producer.send(Message(topic, b"plain"))  # makes the topic
-        with pytest.raises(ReplyTimeoutError):
-            await producer.request(Message(topic, b"question"), 4000)
-        (asked,) = [m for m in await read_all(ringmq_server, topic, 2) if m.body == b"question"]
-        with pytest.raises(SendError, match="request type 325 not supported"):
-            await producer.reply(asked, b"answer")

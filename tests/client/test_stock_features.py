@@ -103,15 +103,15 @@ async def answering(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_requests_get_their_replies(stock_server: servers.Server, topic: str) -> None:
+async def test_requests_get_their_replies(server: servers.Server, topic: str) -> None:
     large = b"0123456789abcdef" * 1000
 
     def answer(message: Message) -> bytes | None:
         return None if message.body == b"silence" else large if message.body == b"large" else b"re: " + message.body
 
-    async with Producer(stock_server.namesrv) as producer:
+    async with Producer(server.namesrv) as producer:
         await producer.send(Message(topic, b"silence"))  # makes the topic
-        async with answering(stock_server, topic, answer):
+        async with answering(server, topic, answer):
             replies = await asyncio.gather(
                 *(producer.request(Message(topic, b"%d" % number), 60_000) for number in range(20))
             )
@@ -122,9 +122,9 @@ async def test_requests_get_their_replies(stock_server: servers.Server, topic: s
                 await producer.request(Message(topic, b"silence"), 3000)
 
 
-async def test_a_reply_whose_asker_is_gone_is_refused(stock_server: servers.Server, topic: str) -> None:
+async def test_a_reply_whose_asker_is_gone_is_refused(server: servers.Server, topic: str) -> None:
     asked = Message(topic, b"", {"CORRELATION_ID": "1", "REPLY_TO_CLIENT": "nobody", "CLUSTER": "DefaultCluster"})
-    async with Producer(stock_server.namesrv) as producer:
+    async with Producer(server.namesrv) as producer:
         with pytest.raises(SendError) as caught:
             await producer.reply(asked, b"answer")
     assert "nobody" in str(caught.value)
