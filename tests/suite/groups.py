@@ -23,7 +23,7 @@ STOCK_USERS = frozenset(
     [
         *(f"client/test_{name}.py" for name in ("consumer_servers", "examples", "producer_servers", "real_servers")),
         *("client/test_stock_features.py", "conformance/test_assignments.py"),
-        *("conformance/test_sdk_beside_stock.py", "conformance/test_sdk_consumer.py"),
+        *("conformance/test_replies.py", "conformance/test_sdk_beside_stock.py", "conformance/test_sdk_consumer.py"),
     ]
 )
 """Files of the first group that use the shared stock broker. They run first, and it is closed behind them: at rest it

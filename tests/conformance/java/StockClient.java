@@ -34,6 +34,7 @@ public final class StockClient {
         SendScenarios.register();
         PushScenarios.register();
         RetryScenarios.register();
+        ReplyScenarios.register();
         OrderlyMember.register();
         GroupScenarios.register();
         PullScenarios.register();
