@@ -141,7 +141,7 @@ class Producer:
         self._keys = new_key_generator()
         batch_bytes_max = min(batch_bytes_max, self._body_rules.body_bytes_max)
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
-        self._requests = WaitingRequests(self.client_id)
+        self._requests = WaitingRequests(self.client_id, self._observers.count_reply)
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
         self._tasks: list[Task[None]] = []

@@ -39,6 +39,7 @@ COUNTERS = {
     "ringmq_client_pulls_total": ("topic", "outcome"),
     "ringmq_client_pulled_bytes_total": ("topic",),
     "ringmq_client_consumed_messages_total": ("topic", "group", "outcome"),
+    "ringmq_client_replies_total": ("outcome",),
     "ringmq_client_trace_records_total": ("outcome",),
 }
 """Counter -> its labels."""
@@ -61,6 +62,8 @@ HELP = {
     "ringmq_client_pulled_bytes_total": "Stored messages that pulls and pops brought, as they came.",
     "ringmq_client_consumed_messages_total": "Messages that the application is done with: ok, or failed (they will "
     "come again).",
+    "ringmq_client_replies_total": "Replies that brokers pushed: taken, late (dropped, because no request waited), "
+    "failed (not decoded).",
     "ringmq_client_trace_records_total": "Message trace records: recorded, dropped (no room), lost (not sent).",
     "ringmq_client_send_seconds": "From the call of a send to its result, over all attempts.",
     "ringmq_client_consume_seconds": "From handing a message out to its acknowledgement.",

@@ -64,6 +64,11 @@ class Observers:
         if self.metrics is not None:
             self._backlog = self.metrics.watch_inbox(group, measure)
 
+    def count_reply(self, outcome: str) -> None:
+        """Count a reply that a broker has pushed."""
+        if self.metrics is not None:
+            self.metrics.count("ringmq_client_replies_total", outcome)
+
     def _count_records(self, outcome: str, count: int) -> None:
         if self.metrics is not None:
             self.metrics.count("ringmq_client_trace_records_total", outcome, by=count)

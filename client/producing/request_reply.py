@@ -6,6 +6,7 @@ pushes to the requester over its own connection (326).
 
 import logging
 import uuid
+from collections.abc import Callable
 
 from ringmq.client.compression import DecompressionError, decompress_body
 from ringmq.client.producing.send_request import REPLY_TYPE
@@ -42,10 +43,13 @@ def compose_reply(request: Message, body: bytes, properties: dict[str, str] | No
 
 
 class WaitingRequests:
-    """The requests of one producer that wait for their replies."""
+    """The requests of one producer that wait for their replies.
 
-    def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+    `count` gets the outcome of each reply: taken, late, failed.
+    """
+
+    def __init__(self, client_id: str, count: Callable[[str], None]) -> None:
+        self._client_id, self._count = client_id, count
         self._waiting: dict[str, Future[MessageExt]] = {}
 
     def mark(self, message: Message, timeout_ms: int) -> str:
@@ -75,10 +79,13 @@ class WaitingRequests:
             properties = decode_properties(header.properties or "")
             waiting = self._waiting.get(properties.get(names.CORRELATION_ID, ""))
             if waiting is None or waiting.done():
+                self._count("late")
                 log.info("a reply came too late: %s", properties.get(names.CORRELATION_ID))
             else:
                 waiting.set_result(_reply(header, properties, request.body))
+                self._count("taken")
         except (RemotingError, DecompressionError) as error:
+            self._count("failed")
             log.warning("a reply cannot be decoded: %s", error)
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS)

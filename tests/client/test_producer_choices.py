@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import (
+    ClientMetrics,
     ConnectionSettings,
     Interceptor,
     Message,
@@ -323,6 +324,27 @@ async def test_a_reply_comes_by_a_broker_that_does_not_have_the_topic(eventually
         await eventually(lambda: cluster.broker.queues["T", 0])
         push_reply(cluster.brokers["b"], cluster.broker.queues["T", 0][0].properties, b"here")
         assert (await asking).body == b"here"
+
+
+async def test_a_reply_that_comes_twice_or_late_is_dropped_and_counted(eventually: Eventually) -> None:
+    settings = ConnectionSettings(metrics=(metrics := ClientMetrics()))
+
+    def count(outcome: str) -> int:
+        return metrics.snapshot().counter("ringmq_client_replies_total", outcome)
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, settings=settings) as producer:
+        asking = asyncio.create_task(producer.request(Message("T", b"x"), 60_000))
+        await eventually(lambda: cluster.broker.queues["T", 0])
+        asked = cluster.broker.queues["T", 0][0].properties
+        for body in (b"first", b"again"):
+            push_reply(cluster.broker, asked, body)
+        assert (await asking).body == b"first"
+        await eventually(lambda: count("late") == 1)
+        with pytest.raises(ReplyTimeoutError):
+            await producer.request(Message("T", b"y"), 2000)
+        push_reply(cluster.broker, cluster.broker.queues["T", 0][1].properties, b"late")
+        await eventually(lambda: count("late") == 2)
+        assert (count("taken"), count("failed")) == (1, 0)
 
 
 async def test_a_broker_that_is_silent_keeps_no_question(
