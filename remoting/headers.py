@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
 
 from ringmq.remoting.errors import BadField, MissingField
@@ -64,12 +64,18 @@ class Header:
 
 def decode_renamed(cls: type[Any], names: Mapping[str, str], ext_fields: Mapping[str, str]) -> Any:
     """Like `decode`, with other wire names (attribute -> name), such as the letters of SEND_MESSAGE_V2."""
-    return _decode(cls, [spec._replace(name=names[spec.attribute]) for spec in _specs(cls)], ext_fields)
+    return _decode(cls, _renamed(cls, tuple(names.items())), ext_fields)
 
 
 def encode_renamed(header: Any, names: Mapping[str, str]) -> dict[str, str]:
     """Like `encode`, with other wire names."""
-    return _encode(header, [spec._replace(name=names[spec.attribute]) for spec in _specs(type(header))])
+    return _encode(header, _renamed(type(header), tuple(names.items())))
+
+
+@cache
+def _renamed(cls: type[Any], names: tuple[tuple[str, str], ...]) -> list[_Spec]:
+    name_of = dict(names)
+    return [spec._replace(name=name_of[spec.attribute]) for spec in _specs(cls)]
 
 
 def wire_names(cls: type[Any]) -> dict[str, bool]:
