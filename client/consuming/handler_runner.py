@@ -178,6 +178,8 @@ class HandlerRunner(Generic[D]):
         After `timeout_s`, or when this call is cancelled, the remaining handlers are abandoned, and cancelled if
         possible.
         """
+        if self._running:
+            log.info("group %s: a wait of %g s at most for %d handlers", self._group, timeout_s, len(self._running))
         try:
             await self._wait_until(lambda: not self._running and not self._settling, timeout_s)
         finally:

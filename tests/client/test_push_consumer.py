@@ -691,6 +691,7 @@ async def test_a_close_waits_for_handlers_and_gives_the_rest_back(cluster: FakeC
 async def test_what_does_not_end_in_time_is_given_back(
     cluster: FakeCluster, pops: FakePops, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "ringmq.client")
     begun, free = asyncio.Event(), asyncio.Event()
 
     async def handle(message: MessageExt) -> None:
@@ -706,6 +707,7 @@ async def test_what_does_not_end_in_time_is_given_back(
         await running
     assert set(pops.changed) == {(("T", 0, 0), 0)}  # twice, if a poll that is given up gets it
     assert pops.acked == []
+    assert "group g: a wait of 0.1 s at most for 1 handlers" in caplog.text
     assert "1 handlers had not ended" in caplog.text
 
 
