@@ -435,7 +435,7 @@ def test_windows_are_taken_over_some_a_turn(stage: Stage, monkeypatch: pytest.Mo
     names: Any = ChangedNames({
         place: Window(place, number + 1, GROUP, stage.slots[number]) for number, place in enumerate(stage.places)
     })  # fmt: skip
-    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)  # type: ignore[arg-type]
+    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)
     assert offsets.turn(1000) and offsets.reported == 2
     assert not offsets.turn(1001) and offsets.sleep_ms(1001) == PASS_MS - 1, "the next pass has its time"
     assert not offsets.turn(1000 + PASS_MS) and offsets.reported == 3
@@ -453,7 +453,7 @@ def test_nothing_is_open_of_a_window_that_has_ended(stage: Stage) -> None:
     """A topic that is made anew has its queues: tools would take old numbers for its own."""
     plane, at = plane_of(stage), stage.places[1]
     names: Any = ChangedNames({at: Window(at, 2, GROUP, stage.slots[1])})
-    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)  # type: ignore[arg-type]
+    offsets = Offsets(plane, int(stage.native.port), stage.windows, names, 64, print, lambda group_id: None)
 
     def told() -> tuple[int, int]:
         pair = stage.kit.plane, GROUP, stage.slots[1]
@@ -469,9 +469,8 @@ def test_nothing_is_open_of_a_window_that_has_ended(stage: Stage) -> None:
 
 def test_nothing_is_open_of_a_window_that_has_ended_before_the_worker_could_look(stage: Stage) -> None:
     """The worker before has died, and the topic is deleted, or the window is damaged."""
-    windows = {
-        stage.places[number]: Window(stage.places[number], number + 1, GROUP, stage.slots[number]) for number in (0, 1)
-    }
+    places, slots = stage.places, stage.slots
+    windows = {places[number]: Window(places[number], number + 1, GROUP, slots[number]) for number in (0, 1)}
 
     def started(places: dict[int, Window]) -> Offsets:
         names: Any = ChangedNames(dict(places))
