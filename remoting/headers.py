@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
 
 from ringmq.remoting.errors import BadField, MissingField
@@ -72,10 +72,12 @@ def encode_renamed(header: Any, names: Mapping[str, str]) -> dict[str, str]:
     return _encode(header, _renamed(type(header), tuple(names.items())))
 
 
-@cache
 def _renamed(cls: type[Any], names: tuple[tuple[str, str], ...]) -> list[_Spec]:
-    name_of = dict(names)
-    return [spec._replace(name=name_of[spec.attribute]) for spec in _specs(cls)]
+    specs = _renamed_cache.get((cls, names))
+    if specs is None:
+        name_of = dict(names)
+        specs = _renamed_cache[cls, names] = [spec._replace(name=name_of[spec.attribute]) for spec in _specs(cls)]
+    return specs
 
 
 def wire_names(cls: type[Any]) -> dict[str, bool]:
@@ -111,6 +113,7 @@ def _encode(header: Any, specs: list[_Spec]) -> dict[str, str]:
 
 
 _spec_cache: dict[type[Any], list[_Spec]] = {}
+_renamed_cache: dict[tuple[type[Any], tuple[tuple[str, str], ...]], list[_Spec]] = {}
 
 
 def _specs(cls: type[Any]) -> list[_Spec]:
