@@ -1,4 +1,4 @@
-"""`ringmq topic`: list, create, delete, route, status, groups with their lag."""
+"""`ringmq topic`: list, create, delete, route, status, a message, groups with their lag."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ringmq.cli.arguments import pairs
 from ringmq.cli.command_group import CommandGroup
 from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
+from ringmq.cli.stored_messages import Place, Stored, message_at, place_of, print_message, queues_of
 from ringmq.client.errors import RouteError
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.flags import Perm
@@ -94,6 +95,16 @@ def route(name: str, access: Access, output: str) -> None:
     """Show a topic's brokers and queues."""
     rows = run(_route(access, name))
     print_rows(output, rows, ["cluster", "broker", "addresses", "readQueues", "writeQueues", "perm"])
+
+
+@topic.command()
+@click.argument("name")
+@click.argument("place", metavar="BROKER:QUEUE:OFFSET", type=place_of)
+@client_options
+def show(name: str, place: Place, access: Access, output: str) -> None:
+    """Show a stored message, with its properties and its body."""
+    found = run(_show(access, name, place))
+    print_message(output, found, found.message.topic)
 
 
 @topic.command()
@@ -203,6 +214,13 @@ async def _route(access: Access, name: str) -> list[dict[str, Any]]:
         for queue in sorted(found.queue_datas, key=lambda queue: queue.broker_name)
         if queue.broker_name in brokers
     ]
+
+
+async def _show(access: Access, name: str, place: Place) -> Stored:
+    async with open_admin(access.namesrv, access.settings) as admin:
+        if await admin.route(name) is None:
+            raise RouteError(no_route(name))
+        return await message_at(admin, name, await queues_of(admin, name, place), place)
 
 
 async def _status(access: Access, name: str) -> list[dict[str, Any]]:

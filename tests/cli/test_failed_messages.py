@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.cli import message_body
+from ringmq.cli.stored_messages import Stored
 from ringmq.client import ConsumeFrom, Message, MessageExt, PoppedMessage, blocking
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
@@ -120,10 +121,21 @@ def test_a_message_that_is_not_there_stops_a_resend(broker: RunningBroker) -> No
     assert done.returncode == 2 and "BROKER:QUEUE:OFFSET" in done.stderr
 
 
+def test_a_message_of_a_topic_is_shown(broker: RunningBroker) -> None:
+    def shown(place: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return run_ringmq("topic", "show", "Orders", place, "--namesrv", broker.namesrv, *more)
+
+    done = shown("broker-a:0:1")
+    assert done.returncode == 0 and "topic: Orders\n" in done.stdout and "body: order 1\n" in done.stdout, done.stderr
+    assert json.loads(shown("broker-a:0:2", "-o", "json").stdout)["properties"]["KEYS"] == "k2"
+    assert "has no message broker-a:0:3: the queue has offsets 0 to 2" in shown("broker-a:0:3").stderr
+    assert "has no message broker-a:9:0: no such queue, see ringmq topic status" in shown("broker-a:9:0").stderr
+
+
 def test_an_interrupted_resend_goes_on_where_it_ended(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     name, sent, interrupted = str(listed(broker, "dlq")[0]["broker"]), list[int](), [KeyboardInterrupt()]
 
-    async def send(_: object, found: commands.Failed) -> None:
+    async def send(_: object, found: Stored) -> None:
         if len(sent) == 1 and interrupted:
             raise interrupted.pop()
         sent.append(found.message.queue_offset)

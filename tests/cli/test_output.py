@@ -17,12 +17,11 @@ from ringmq.cli.doctor import _shown
 from ringmq.cli.main import LazyGroup, main
 from ringmq.cli.output import print_body, print_json, print_line, print_result, print_rows, say, say_again
 from ringmq.cli.running import run
+from ringmq.cli.stored_messages import Stored, print_message
 from ringmq.cli.top_view import _TOPIC_COLUMNS, TopicRow, table
 from ringmq.doctor.finding import ok
 from ringmq.doctor.render import render
 from ringmq.remoting.message import MessageExt
-from ringmq.services.send_back.cli.commands import Failed
-from ringmq.services.send_back.cli.commands import _print as show_failed
 
 HOSTILE = "a\x1b]0;title\x07\u009b2J\u202e\u2028\u2066b"
 SHOWN = r"a\x1b]0;title\x07\x9b2J\u202e\u2028\u2066b"
@@ -79,7 +78,7 @@ def test_bodies_are_raw_in_pipes_and_files_alone(
     show_consumed(MESSAGE, "table", verbose=True)
     head = b"[b/0 0] keys k Error: forged tags t\\x0a\\u202e "
     assert capfdbinary.readouterr().out == head + shown + b"\n"
-    show_failed("table", Failed("b", "127.0.0.1:1", MESSAGE))  # a report for people, wherever it goes
+    print_message("table", Stored("b", "127.0.0.1:1", MESSAGE), MESSAGE.topic)  # a report for people, wherever it goes
     *lines, properties, body = capfdbinary.readouterr().out.split(b"\n", 9)
     assert (properties, body) == (
         b"properties: {'KEYS': 'k\\nError: forged', 'TAGS': 't\\n\\u202e'}", f"body: {SHOWN}\n\tnext\\xff\n".encode(),
