@@ -28,6 +28,7 @@ BOTH: dict[str, Any] = {
 STOCK_SETTINGS: dict[str, Any] = {
     "traceTopicEnable": True,
     "timerFlushIntervalMs": 600_000,
+    "waitTimeMillsInSendQueue": 60_000,  # on a busy machine it answers "busy" to replies that waited 200 ms
 }
 """A stock broker compares the 37 MB of its timer wheel with the file at each flush, by default each second: it takes a
 sixth of a CPU. Nobody reads the files of a shared broker."""
