@@ -13,8 +13,8 @@ from ringmq.remoting.command import RemotingCommand
 
 FORWARD_TIMEOUT_MS = 10_000
 FORWARDS_MAX = 1024
-CALLS_MAX = 1024
-CLIENT_CALLS_MAX = 256
+CALLS_MAX = 64
+CLIENT_CALLS_MAX = 32
 """Calls of one client. A client that does not answer leaves the others to those that do."""
 
 Told = Callable[[RemotingCommand | str], None]

@@ -32,8 +32,12 @@ from ringmq.services.replies.counters import DELIVERED_COUNTER, FAILED_COUNTER, 
 from ringmq.services.replies.push import push_frame
 from ringmq.services.topics import Topics
 
-OPEN_MAX = 1024
-"""Replies without an answer. Control takes no more for all clients."""
+OPEN_MAX = 40
+"""Replies without an answer. Each holds one of 128 places of its connection at the reader (RMQ_COLD_TOTAL).
+
+A connection without a free place is read on when it has half of those that others leave: 40 always let it. Else the
+answers of a client that is requester and replier would wait behind its own replies.
+"""
 
 
 class OpenReply(Struct):
