@@ -22,8 +22,8 @@ class ProducerTable:
         self.memberships = 0
         """Members of all groups."""
         self._of_connection: dict[Connection, dict[str, None]] = {}
-        self._of_client: dict[str, dict[Connection, None]] = {}
-        """Client id -> its connections, the newest last."""
+        self._of_client: dict[str, dict[Connection, int]] = {}
+        """Client id -> its connections, the newest last, with the number of their groups."""
         self._turns = 0
 
     def __iter__(self) -> Iterator[tuple[str, Members]]:
@@ -60,10 +60,12 @@ class ProducerTable:
         if before is not None and before.client_id != member.client_id:
             self.unregister(group, connection)
             members = self._groups.setdefault(group, {})
-        self.memberships += connection not in members
+        if connection not in members:
+            self.memberships += 1
+            connections = self._of_client.setdefault(member.client_id, {})
+            connections[connection] = connections.get(connection, 0) + 1
         members[connection] = member
         self._of_connection.setdefault(connection, {})[group] = None
-        self._of_client.setdefault(member.client_id, {})[connection] = None
 
     def unregister(self, group: str, connection: Connection) -> None:
         """One member leaves one group."""
@@ -75,14 +77,15 @@ class ProducerTable:
             del self._groups[group]
         groups = self._of_connection[connection]
         del groups[group]
-        if not any(self._groups[other][connection].client_id == member.client_id for other in groups):
-            self._forget_client(member.client_id, connection)
+        self._leave_client(member.client_id, connection)
         if not groups:
             del self._of_connection[connection]
 
-    def _forget_client(self, client_id: str, connection: Connection) -> None:
+    def _leave_client(self, client_id: str, connection: Connection) -> None:
         connections = self._of_client[client_id]
-        del connections[connection]
+        connections[connection] -= 1
+        if not connections[connection]:
+            del connections[connection]
         if not connections:
             del self._of_client[client_id]
 
