@@ -12,6 +12,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.services.appends import Appends
 from ringmq.services.hosted_service import HostedService
+from ringmq.services.kit.arena import ArenaSlots
 from ringmq.services.kit.shared_port import SharedPort
 from tests.services.journal_service import CODE, TOPIC, JournalService
 from tests.store.copy_kit import parsed
@@ -38,7 +39,7 @@ def test_each_request_is_answered_when_its_body_is_stored(tmp_path: Path) -> Non
     plane, topics, outbox = KitPlane(kit, ARENA_BYTES), OneTopic(), Outbox()
     plane.role(ROLE).generation += 1
     port = SharedPort(plane, plane.port_of(ROLE))  # type: ignore[arg-type]
-    appends = Appends[Request](plane, port, SLOTS * SLOT_BYTES, SLOTS)  # type: ignore[arg-type]
+    appends = Appends[Request](plane, port, ArenaSlots(SLOT_BYTES, SLOTS))  # type: ignore[arg-type]
     service = JournalService(topics, appends, outbox)  # type: ignore[arg-type]
     assert isinstance(service.on_request(asked(b"x")), RemotingCommand), "without the topic"
     hosted: HostedService = service
