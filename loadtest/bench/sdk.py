@@ -210,7 +210,9 @@ async def measure_push(namesrv: str, topic: str, seconds: float) -> dict[str, fl
     group = f"sdk_push_{topic}_{time.time_ns()}"
     async with PushConsumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
         running = asyncio.create_task(consumer.run(handle, concurrency=HANDLERS))
-        await over.wait()
+        ended = asyncio.create_task(over.wait())
+        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
         await consumer.close()
         await running
     elapsed, cpu_us = time.monotonic() - begin, 1e6 * (time.process_time() - begin_cpu_s) / done
