@@ -43,7 +43,7 @@ final class ReplyScenarios {
                 String body = new String(message.getBody());
                 try {
                     if (body.startsWith("slow")) {
-                        Thread.sleep(SILENCE_MILLIS);
+                        Thread.sleep(2 * SILENCE_MILLIS);
                     }
                     if (!body.startsWith("silence")) {
                         Message reply = MessageUtil.createReplyMessage(message, ("re: " + body).getBytes());
