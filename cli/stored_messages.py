@@ -138,6 +138,7 @@ async def message_at(admin: Admin, topic: str, queues: Iterable[Queue], place: P
     if queue.first <= place.offset < queue.end:
         at = queue._replace(first=place.offset, end=place.offset + 1)
         async for found in messages_of(admin, topic, [at]):
-            return found
+            if found.message.queue_offset == place.offset:  # not the record of a batch that has it inside
+                return found
     held = f"offsets {queue.first} to {queue.end - 1}" if queue.first < queue.end else "no messages"
     raise ValueError(f"topic {topic} has no message {place}: the queue has {held}")
