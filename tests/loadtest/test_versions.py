@@ -99,7 +99,9 @@ def test_a_broker_beside_itself(tmp_path: Path) -> None:
         context.delayed_messages = 2000
         measured = {row.name: measure(row, context, Broker(python)) for row in once}
     for name, run in measured.items():
-        assert run.ok and run.values[RATE] > 0 and run.values[CPU_US] > 0, (name, run.note)
+        assert run.ok and run.values[RATE] > 0, (name, run.note)
+        # on a busy machine all that is due may be delivered before the first look at the processor time
+        assert run.values[CPU_US] > 0 or (name == "delay-due" and run.values[CPU_US] == 0), name
     assert {COMMITS, CONTROL_US} <= measured["staged writes, 16 queries at once"].values.keys()
 
 
