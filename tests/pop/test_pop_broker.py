@@ -14,7 +14,7 @@ from tests.pop.pop_client import PopClient, Taken
 from tests.raw_client import RawClient
 from tests.services.test_send_back_processes import make_group
 from tests.staging import make_topic, messages_of
-from tests.waiting import wait_until
+from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = pytest.mark.timeout(180)
 QUEUES = 2
@@ -138,6 +138,7 @@ def test_open_messages_outlive_the_processes(tmp_path: Path, end: str) -> None:
     with RunningBroker(store, SMALL) as broker:
         make_topic(broker.address, "T_kill", QUEUES)
         send(broker.address, "T_kill", bodies)
+        wait_dispatched(broker.store)
         client = PopClient(broker.address, "G_kill", "T_kill")
         held = [found(client), *client.pop_all(count=9)]
         acked, kept = held[:80], held[80:]
