@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-NEEDED_GB = 12.0
+NEEDED_GB = 15.0
 GB = 1e9
 
 
