@@ -82,7 +82,6 @@ class ResetChecker:
 
     _clock: int = 0
     _sent: dict[str, _Sent] = field(default_factory=dict)
-    _ends: dict[int, int] = field(default_factory=dict)
     _pops: dict[str, list[_Pop]] = field(default_factory=dict)
     _resets: list[_Reset] = field(default_factory=list)
     _settled: set[str] = field(default_factory=set)
@@ -91,11 +90,6 @@ class ResetChecker:
     def sent(self, began: int, name: str, place: Place) -> None:
         """Record that send `began` was acknowledged."""
         self._sent[name] = _Sent(place, began)
-        self._ends[place.queue_id] = max(self.end_of(place.queue_id), place.offset + 1)
-
-    def end_of(self, queue_id: int) -> int:
-        """The offset behind the last acknowledged send."""
-        return self._ends.get(queue_id, 0)
 
     def begins(self) -> int:
         """Return the number of the pop or send that is about to begin."""

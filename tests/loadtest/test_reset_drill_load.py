@@ -20,12 +20,15 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt
 
-MESSAGES = 2000
+MESSAGES = 2100
+"""The last reset goes back. One to the end would pass over what a queue has not begun anew."""
 BEGIN_NS = 1_700_000_000_000_000_000
 INVISIBLE_MS = 100
 """A reset goes back to messages whose copies are on their way."""
 COPY_MS = 100
 """From the end of an invisible time until a pop may find the copy."""
+DISPATCH_S = 0.024
+"""From the answer to a send until pops find its messages."""
 
 
 class Clock(selectors.SelectSelector):
@@ -57,7 +60,7 @@ class QueueInMemory:
     def __init__(self, fault: str, clock: Clock) -> None:
         self.fault, self.clock = fault, clock
         self.bodies: list[bytes] = []
-        self.next = self.connects = self.resets = self.gives = 0
+        self.next = self.readable = self.connects = self.resets = self.gives = 0
         self.open: dict[int, Receipt] = {}
         """Receipts of messages that consumers have, by their numbers."""
         self.copies: list[tuple[int, int]] = []
@@ -71,7 +74,11 @@ class QueueInMemory:
     async def send_batch(self, messages: Sequence[Any]) -> Any:
         await asyncio.sleep(0.005)  # span: the pace of a broker
         self.bodies += [bytes(message.body) for message in messages]
+        asyncio.get_running_loop().call_later(DISPATCH_S, self._dispatch, len(self.bodies))
         return SimpleNamespace(queue=SimpleNamespace(queue_id=0), queue_offset=len(self.bodies) - len(messages))
+
+    def _dispatch(self, end: int) -> None:
+        self.readable = end
 
     def popper(self, *given: object, **options: object) -> "QueueInMemory":
         return self
@@ -85,7 +92,7 @@ class QueueInMemory:
                 self.copies.append((receipt.offset, receipt.due_ms + COPY_MS))
         found = [] if self.fault == "lost retry" else [copy for copy in self.copies if copy[1] <= now_ms][:count]
         self.copies = [copy for copy in self.copies if copy not in found]
-        fresh = range(self.next, min(self.next + count - len(found), len(self.bodies)))
+        fresh = range(self.next, min(self.next + count - len(found), self.readable))
         self.retries_first += sum(at >= self.next for at, _ in found)
         self.next = fresh.stop
         given = [self._give(at, "1", invisible_ms) for at, _ in found]
@@ -106,6 +113,10 @@ class QueueInMemory:
         if self.connects % 9 == 4:
             raise RingmqError("planted")
 
+    async def call(self, address: str, code: int, header: object, timeout_ms: int) -> RemotingCommand:
+        await asyncio.sleep(0.001)  # span: the pace of a broker
+        return RemotingCommand(code=0, ext_fields={"offset": str(self.readable)})
+
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         await asyncio.sleep(0.001)  # span: the pace of a broker
         self.resets += 1
@@ -122,7 +133,9 @@ class QueueInMemory:
         return RemotingCommand.response_to(request, 0)
 
     def _reset(self, offset: int) -> None:
-        """End what the queue has given, if the group goes back. Copies stay, and pops find them at once."""
+        """End what the queue has given, if the group goes back. Copies stay, and pops find them at once. An offset
+        beyond what is readable counts as the end."""
+        offset = min(offset, self.readable)
         if self.fault == "not begun anew" and offset < self.next:
             return
         if offset < self.next:
