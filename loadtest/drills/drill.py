@@ -26,6 +26,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Violation
 from ringmq.loadtest.drills.load import Course, Tasks
 from ringmq.loadtest.drills.loads import LOADS, POP_LOADS
+from ringmq.loadtest.drills.pop_load import now_ms
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
@@ -33,6 +34,7 @@ from ringmq.loadtest.stock.ports import free_broker_port, free_port
 RETURN_TIMEOUT_S = 60.0
 """Far beyond what a busy machine needs. What has not come by then is lost."""
 FAULTS_PER_LINE = 50
+VIOLATIONS_SHOWN = 20
 ONE_WORKER = (
     "read-0", "write", "flush", "dispatch", "control", "delay", "services", "transactions", "timer",
     *(["pop"] if POP_LOADS else []),
@@ -86,15 +88,26 @@ class DrillReport:
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
+    injected: list[tuple[int, Fault]] = field(default_factory=list)
+    """Faults with their times in ms of the wall clock."""
 
     def text(self) -> str:
-        """Return one paragraph for a person."""
+        """Return one paragraph for a person. The times of violations are to be compared with those of the faults."""
         numbers = ", ".join(f"{count} {words}" for words, count in self.counts.items())
         head = (
             f"drill with seed {self.seed}: {self.faults} faults, {numbers}, {self.seconds:.1f} s: "
             f"{len(self.violations)} violations"
         )
-        return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
+        if not self.violations:
+            return head
+        listed = [f"  {violation.kind}: {violation.text}" for violation in self.violations[:VIOLATIONS_SHOWN]]
+        return "\n".join([head, *listed, f"  {self._faults()}"])
+
+    def _faults(self) -> str:
+        """The faults, each with its time since the first one."""
+        first_ms = self.injected[0][0] if self.injected else 0
+        parts = (f"+{at_ms - first_ms} {' '.join((fault.kind, *fault.workers))}" for at_ms, fault in self.injected)
+        return f"faults, in ms since {first_ms}: {', '.join(parts)}"
 
 
 class Drill:
@@ -133,6 +146,7 @@ class Drill:
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
                     self._course.faults = number
+                    self._report.injected.append((now_ms(), fault))
                     await self.inject(fault)
                     await self._service_returns()
                     self._report.faults = number

@@ -10,7 +10,7 @@ import pytest
 from ringmq.client import RingmqError
 from ringmq.loadtest.drills import reads
 from ringmq.loadtest.drills.checker import Violation
-from ringmq.loadtest.drills.drill import DrillReport
+from ringmq.loadtest.drills.drill import DrillReport, Fault
 from ringmq.loadtest.drills.load import Course
 from ringmq.loadtest.drills.loads import LOADS, POP_LOADS
 from ringmq.loadtest.drills.reads import follow, read_until
@@ -25,7 +25,9 @@ def course(*, is_running: Callable[[], bool] = lambda: False, timeout_s: float =
 def test_the_report_has_the_numbers_of_all_loads() -> None:
     shared = course()
     counts = {words: count for kind in LOADS for words, count in kind(shared).counts.items()}
-    report = DrillReport(7, faults=3, counts=counts, seconds=1.25, violations=[Violation("loss", "1 is not there")])
+    injected = [(1000, Fault("kill", ("write", "flush"))), (1300, Fault("restart"))]
+    lost = [Violation("loss", "1 is not there")]
+    report = DrillReport(7, faults=3, counts=counts, seconds=1.25, violations=lost, injected=injected)
     pops = (
         "0 popped, 0 pops acknowledged, 0 polled, 0 polls, 0 in vain, 0 cut off, 0 refused, 0 ms late at most, "
         "0 sent to long polls, 0 witnessed, 0 orderly batches, 0 of repeated attempts, 0 resets, 0 begun anew, "
@@ -36,7 +38,8 @@ def test_the_report_has_the_numbers_of_all_loads() -> None:
         "drill with seed 7: 3 faults, 0 sends, 0 acknowledged, 0 delayed, 0 with a time, 0 sent back, "
         f"0 in an ordered group, 0 transactions ended, {pops}0 read while it ran, 0 read by SQL92, "
         "1.2 s: 1 violations\n"
-        "  loss: 1 is not there"
+        "  loss: 1 is not there\n"
+        "  faults, in ms since 1000: +0 kill write flush, +300 restart"
     )
 
 
