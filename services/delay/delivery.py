@@ -31,6 +31,7 @@ from ringmq.services.republisher import Republisher
 from ringmq.store.config_files import ConfigFileError, save_damaged_copy
 from ringmq.store.layout import CONFIG, DELAY_OFFSETS_FILE
 from ringmq.store.queue_reader import QueueReader
+from ringmq.store.record_copy import Cause
 
 SAVE_MS = 1000
 CLOSE_MS = 2000
@@ -164,10 +165,12 @@ class Delivery(Part):
     def _is_being_made(self, missing: MissingTarget) -> bool:
         """Retry topics and dead letter topics are made again, so no retried message is lost with them."""
         topic = missing.topic
-        if topic in self._refused or not (names.is_retry_topic(topic) or names.is_dlq_topic(topic)):
+        if missing.cause is not Cause.NO_TOPIC or topic in self._refused:
+            return False
+        if not (names.is_retry_topic(topic) or names.is_dlq_topic(topic)):
             return False
         if self._plane.topic_find(topic) is not None:
-            return False  # the topic exists, without the queue
+            return True  # control has made it since these records were aimed
         if topic not in self._creating:
             self._creating.add(topic)
 
