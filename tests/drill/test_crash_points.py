@@ -20,6 +20,7 @@ from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions,
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
+from ringmq.ipc.watermark import read_watermarks
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.drills.drill import Drill, Fault
 from ringmq.loadtest.drills.load import BROKER
@@ -159,6 +160,7 @@ class CrashDrill(Drill):
                 file.write(b"\0")
                 return
         await self._everybody_serves(starts)
+        await self._dispatch_catches_up()
 
     def _starts(self) -> int:
         """How often workers have been started."""
@@ -173,6 +175,12 @@ class CrashDrill(Drill):
             lambda: self._starts() > starts and all(plane.role(role).state == STATE_SERVING for role in ROLES),
             "the replacement serves, and all others",
         )
+
+    async def _dispatch_catches_up(self) -> None:
+        """Many points in a row are of dispatch. Without a pause its backlog would grow from one death to the next: what
+        is acknowledged would be readable only seconds later, which some loads call a violation."""
+        end = read_watermarks(self.broker.store).append_offset
+        await until(lambda: read_watermarks(self.broker.store).dispatched_offset >= end, "dispatch has caught up")
 
     async def _batches(self, producer: Producer) -> None:
         while self.running:
