@@ -1,6 +1,7 @@
 """A pop is late if its client waits no longer. The broker's own delays count for no request."""
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +20,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.wall_ms, self.mono_ms = 1_800_000_000_000, 1_000_000_000_000
+        self.past_ns = 0
+        """Of the monotonic clock, since its last whole millisecond."""
 
     def time_ns(self) -> int:
         return self.wall_ms * 1_000_000
 
     def monotonic_ns(self) -> int:
-        return self.mono_ms * 1_000_000
+        return self.mono_ms * 1_000_000 + self.past_ns
 
     def pass_ms(self, passed_ms: int) -> None:
         self.wall_ms += passed_ms
@@ -137,3 +140,14 @@ def test_c_and_its_twin_agree_about_lateness(stage: Stage) -> None:
         assert lib.rmq_pop_serve(desk, POP) == (lib.RMQ_POP_TOO_LATE if is_late else lib.RMQ_POP_BROKER_UNREADABLE)
         seen.add(is_late)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize("past_ns", [0, 1, 999_999])
+def test_no_message_comes_before_its_time(stage: Stage, clock: Clock, past_ns: int) -> None:
+    """A pop at any moment of a millisecond, and an entry by the clock in whole ones."""
+    clock.mono_ms, clock.past_ns = time.monotonic_ns() // 1_000_000 + 1000, past_ns  # entries are due within 49 days
+    put_pop(stage, clock, invisibleTime=1000)
+    assert code(stage) == 0
+    end_ms, due = clock.mono_ms + 1000, ffi.new("struct rmq_pop_due[]", lib.RMQ_POP_ENTRY_MESSAGES)
+    assert lib.rmq_pop_due(stage.windows, end_ms, due, len(due)) == (past_ns == 0)
+    assert lib.rmq_pop_due(stage.windows, end_ms + 1, due, len(due)) == (past_ns > 0)

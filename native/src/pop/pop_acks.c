@@ -127,7 +127,8 @@ static int change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const s
  * gets zeros, as in stock. */
 static uint32_t serve_order_change(struct rmq_pop_desk *d, const struct rmq_pop_row *row, const struct named *n)
 {
-    int64_t pop_time_ms = n->receipt.pop_time_ms, due_ms = d->now_ns / 1000000 + row->ack.invisible_ms, from_pop_ms;
+    int64_t due_ms = rmq_pop_given_ms(d, row->ack.invisible_ms) + row->ack.invisible_ms;
+    int64_t pop_time_ms = n->receipt.pop_time_ms, from_pop_ms;
     int result = n->place == RMQ_NONE ? RMQ_POP_UNKNOWN
                                       : rmq_pop_order_change(d->windows, n->place, pop_time_ms, row->ack.offset, due_ms);
     rmq_pop_count(d, result == RMQ_POP_DONE ? RMQ_POP_COUNT_CHANGES : RMQ_POP_COUNT_ACKS_LATE, 1);
@@ -164,7 +165,8 @@ uint32_t rmq_pop_serve_change(struct rmq_pop_desk *d, struct rmq_pop_row *row)
     if (n.is_orderly)
         return serve_order_change(d, row, &n);
     struct rmq_pop_give give = {
-        .pop_time_ms = d->now_ms, .mono_ms = d->now_ns / 1000000, .start_offset = row->ack.offset, .next_offset = row->ack.offset + 1,
+        .pop_time_ms = d->now_ms, .mono_ms = rmq_pop_given_ms(d, row->ack.invisible_ms),
+        .start_offset = row->ack.offset, .next_offset = row->ack.offset + 1,
         .invisible_ms = (uint32_t)row->ack.invisible_ms, .client = rmq_pop_client(d->clients, &row->ask),
         .revive_queue = (uint16_t)n.receipt.revive_queue};
     if (!rmq_pop_has_room(d))

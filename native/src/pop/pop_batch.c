@@ -437,7 +437,7 @@ static uint32_t serve_found(struct rmq_pop_desk *d, const struct rmq_pop_row *ro
                             uint32_t revive_queue)
 {
     struct rmq_pop_give give = {
-        .mono_ms = d->now_ns / 1000000, .invisible_ms = (uint32_t)row->pop.invisible_ms,
+        .mono_ms = rmq_pop_given_ms(d, row->pop.invisible_ms), .invisible_ms = (uint32_t)row->pop.invisible_ms,
         .client = rmq_pop_client(d->clients, &row->ask), .revive_queue = (uint16_t)revive_queue};
     struct rmq_pop_body body = {.inline_bytes = d->texts, .inline_room = d->room_bytes, .segment_bytes = d->queues->settings->segment_bytes};
     uint32_t serial = row->held ? row->serial : rmq_pop_given_serial(d->given);

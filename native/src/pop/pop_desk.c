@@ -116,8 +116,9 @@ uint32_t rmq_pop_desk_turn(struct rmq_pop_desk *d, uint32_t room, uint32_t *take
 static uint32_t serve_turn(void *owner, int64_t now_ns, uint32_t *taken)
 {
     struct rmq_pop_desk *d = owner;
-    d->now_ns = now_ns;
+    (void)now_ns; /* the process may have rested since */
     d->now_ms = rmq_wall_ms();
+    d->now_ns = rmq_mono_ns();
     d->share_group = 0;
     uint64_t arrivals = d->arrivals;
     uint32_t why = rmq_pop_desk_turn(d, ASKS_OF_TURN, taken);

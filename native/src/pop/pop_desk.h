@@ -115,7 +115,7 @@ struct rmq_pop_desk {
     int64_t polls_ns;                /* in a turn, for polls that are awake, and for those whose time is over */
     int64_t began_ns;                /* monotonic: requests that came before have waited for this process to start; 0 = not yet */
     /* set before each call */
-    int64_t now_ms, now_ns;          /* wall clock; monotonic */
+    int64_t now_ms, now_ns;          /* wall clock; monotonic, read behind it: a time from now on ends no earlier by the wall clock */
     int64_t slow_after_ns;           /* a request that has waited longer is slow; 0: none is */
     uint32_t settings;               /* RMQ_POP_READABLE .. */
     uint32_t retry_percent;          /* popFromRetryProbability */
@@ -208,6 +208,11 @@ void rmq_pop_put_code(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask
 /* The answer to a change of the invisible time. `invisible_ms`: from the pop time on. */
 void rmq_pop_put_change(struct rmq_pop_desk *d, const struct rmq_inbox_record *ask, const struct rmq_plain_asked *asked,
                         int64_t pop_time_ms, int64_t invisible_ms, int32_t revive_queue);
+/* The moment from which an invisible time counts, by the monotonic clock. Rounded up: no message comes before its time. */
+static inline int64_t rmq_pop_given_ms(const struct rmq_pop_desk *d, int64_t invisible_ms)
+{
+    return (d->now_ns + (invisible_ms ? 999999 : 0)) / 1000000;
+}
 static inline void rmq_pop_count(struct rmq_pop_desk *d, uint32_t counter, uint64_t more)
 {
     rmq_store_relaxed(&d->counters[counter], d->counters[counter] + more);
