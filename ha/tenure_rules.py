@@ -1,0 +1,92 @@
+"""Rules of a change of the role: the messages that a promotion may lose, and the answers that a start waits for.
+
+An acknowledged message is on as many brokers as the policy of its master asks for, `copies`. A promotion loses none of
+them if so many brokers answer that each message is on one of them, if no other log among these is greater, and if they
+follow no older master from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ringmq.ha.epochs import Position
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.replica_watermark import LEVEL_CACHED
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.tenure_events import Peer
+from ringmq.ipc.tenure import TenureState
+from ringmq.store.tenure_file import Policy
+
+SERVE = "serve"
+HOLD = "hold"
+BY_POLICY = ""
+"""haStartAlone: a start as master without an answer of a peer serves, or waits for one. By policy: it waits if the
+policy was SYNC_MASTER."""
+
+
+def copies(policy: Policy) -> int:
+    """The brokers whose logs have an acknowledged message, the master included. Answers with WAIT=false are no
+    acknowledgements here."""
+    asked = ReplicaPolicy.from_settings(
+        HaSettings(
+            broker_role=policy.broker_role,
+            replication_policy=policy.replication_policy,
+            replica_policy=policy.replica_policy,
+            in_sync_replicas=policy.in_sync_replicas,
+            min_in_sync_replicas=policy.min_in_sync_replicas,
+            total_replicas=policy.total_replicas,
+            enable_auto_in_sync_replicas=policy.enable_auto_in_sync_replicas,
+        )
+    )
+    if not asked.waits or asked.level < LEVEL_CACHED:
+        return 1
+    return asked.minimum if asked.auto else asked.need
+
+
+def group_size(policy: Policy, others: Collection[str]) -> int:
+    """The brokers of the group. `others`: those that are known, without this one."""
+    return max(1 + len(others), policy.total_replicas)
+
+
+def losses(
+    own: Position, policy: Policy, others: Collection[str], answers: Mapping[str, Peer], epoch: int = 0
+) -> tuple[str, ...]:
+    """Sentences about messages that a promotion may lose. None: it loses no acknowledged message.
+
+    others: the broker ports of the group. answers: broker port -> peer. epoch: peers have been asked to promise it, 0:
+    they have not yet.
+    """
+    found = []
+    helpers = 0
+    for address, peer in sorted(answers.items()):
+        if peer.tenure.state is TenureState.MASTER:
+            kind = "stock master" if peer.is_stock else "master"
+            found.append(f"{kind} {address} lives: it may acknowledge messages behind offset {own.offset}")
+        elif peer.is_linked:
+            found.append(f"slave {address} follows a master that lives, and that may go on to acknowledge messages")
+        elif peer.position > own:
+            found.append(
+                f"slave {address} has the log up to {peer.position.offset} of epoch {peer.position.epoch}, this broker "
+                f"up to {own.offset} of epoch {own.epoch}: rather promote that one"
+            )
+        elif not epoch or peer.promised == epoch:
+            helpers += 1
+    size, held_by = group_size(policy, others), copies(policy)
+    if 1 + helpers <= size - held_by and not found:
+        silent = ", ".join(sorted(set(others) - set(answers))) or "brokers that are not known"
+        found.append(
+            f"{1 + helpers} of {size} brokers agree, and {policy.broker_role} keeps a message on {held_by}: messages "
+            f"behind offset {own.offset} may be on others alone ({silent})"
+        )
+    return tuple(found)
+
+
+def may_serve(policy: Policy, others: Collection[str], answered: int, start_alone: str) -> bool:
+    """True if a start as master may serve after `answered` peers have shown no higher epoch.
+
+    A master with a higher epoch may exist beyond them. It acknowledges nothing without one of them, if there are
+    enough. A broker of a group without others serves at once.
+    """
+    size = group_size(policy, others)
+    holds = start_alone == HOLD or (start_alone == BY_POLICY and policy.broker_role == "SYNC_MASTER")
+    return not holds or size == 1 or answered >= max(1, size - copies(policy))
