@@ -13,6 +13,7 @@ PROPERTY = {
     "broker/config/relations.py",
     "ha/settings.py",
     "ha/replica_policy.py",
+    "ha/tenure_core.py",
     "ha/tenure_rules.py",
     "store/tenure_file.py",
 }
