@@ -10,6 +10,8 @@ from enum import Enum
 from ringmq.ipc.transitions import Cell, Kind, Table
 
 LINE_MAX = 120
+PLACES_CHARS_MAX = 80
+"""Length of a list of states that is always written as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,15 @@ def word(name: str) -> str:
     return name.lower().replace("_", " ")
 
 
+def places(machine: Machine, names: list[str]) -> str:
+    """The states of a cell. Of many states, those without it are the shorter list."""
+    listed, rest = ", ".join(names), [word(state.name) for state in machine.states if word(state.name) not in names]
+    if not rest:
+        return "every state"
+    without = f"every state but {', '.join(rest)}"
+    return without if len(without) < len(listed) > PLACES_CHARS_MAX else listed
+
+
 def drawing(machine: Machine) -> Iterable[str]:
     """The states and arrows, in Mermaid's words."""
     yield from ("```mermaid", "stateDiagram-v2", f"    [*] --> {machine.start.name}")
@@ -84,8 +95,7 @@ def actions(machine: Machine) -> Iterable[str]:
                 cells.setdefault(cell, []).append(word(state.name))
         for cell, states in cells.items():
             then = ", ".join(word(state.name) for state in cell.to) or "stays"
-            where = "every state" if len(states) == len(machine.states) else ", ".join(states)
-            yield f"| `{event.__name__}` | {where} | {cell.text} | {then} |"
+            yield f"| `{event.__name__}` | {places(machine, states)} | {cell.text} | {then} |"
 
 
 def others(machine: Machine) -> Iterable[str]:
@@ -98,7 +108,7 @@ def others(machine: Machine) -> Iterable[str]:
                 reason = f"{cell.kind.value}, because {cell.text}"
                 states.setdefault(reason, []).append(word(state.name))
         for reason, names in states.items():
-            events.setdefault(reason, {}).setdefault(", ".join(names), []).append(f"`{event.__name__}`")
-    for reason, places in events.items():
-        text = "; ".join(f"{', '.join(names)} in {where}" for where, names in places.items())
+            events.setdefault(reason, {}).setdefault(places(machine, names), []).append(f"`{event.__name__}`")
+    for reason, found in events.items():
+        text = "; ".join(f"{', '.join(names)} in {where}" for where, names in found.items())
         yield from wrapped(f"- {reason}: {text}", "  ")

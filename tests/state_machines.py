@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.ha.slave_machine import SLAVE
+from tests.ha.tenure_machine import TENURE
 from tests.ipc.image_machine import IMAGE
 from tests.pop.entry_machine import ENTRY, ORDER
 from tests.pop.snapshot_machine import SNAPSHOT
@@ -11,7 +12,7 @@ from tests.state_machine import actions, drawing, others, word, wrapped
 from tests.timer.machines import COPIES, SLOT, TOPIC
 
 PAGE = Path(__file__).parent.parent / "docs" / "state-machines.md"
-MACHINES = [SLAVE, TRANSACTION, TOPIC, SLOT, COPIES, IMAGE, ENTRY, ORDER, SNAPSHOT]
+MACHINES = [SLAVE, TENURE, TRANSACTION, TOPIC, SLOT, COPIES, IMAGE, ENTRY, ORDER, SNAPSHOT]
 HEAD = """# State machines
 
 Here are the state machines whose transitions are data in the sources. `python -m tests.state_machines` makes this page
