@@ -10,12 +10,14 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.broker.side_words import show_side
+from ringmq.broker.start_error import StartError
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.named_functions import function_of
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
+from ringmq.ipc.segment import SHM_DIR
 from ringmq.ipc.workers import WorkerRow, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.address import for_lookup
@@ -24,6 +26,19 @@ from ringmq.store.recovery_state import RecoveredStore
 FRAME_BYTES_MAX = 16_777_216
 ANSWER_BYTES_LEAST = 8_388_608
 """Least answer memory of one read worker, however many share ringmqAnswerBytesMax."""
+SHM_FREE_MIN_BYTES = 4 << 20
+"""Twice the memory that an empty store touches at its start."""
+
+
+def check_shared_memory() -> None:
+    """Raise StartError if the tables would not fit. Segments are sparse, and a full tmpfs shows only as SIGBUS."""
+    room = os.statvfs(SHM_DIR)
+    free = room.f_bavail * room.f_frsize
+    if room.f_blocks and free < SHM_FREE_MIN_BYTES:  # no blocks: a tmpfs without a limit
+        raise StartError(
+            f"{SHM_DIR} has {free >> 10} KiB free, the workers' shared memory needs {SHM_FREE_MIN_BYTES >> 10}: "
+            "make room there, or give it a larger size (mount -o size, docker --shm-size)"
+        )
 
 
 def capacity_of(config: BrokerConfig, rows: Iterable[WorkerRow]) -> Capacity:

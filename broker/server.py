@@ -45,7 +45,14 @@ from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError, unloadable, unusable_config, unusable_file
-from ringmq.broker.start_files import check_kv_config, check_own_files, check_store_owner, take_lock, take_plane_name
+from ringmq.broker.start_files import (
+    check_kv_config,
+    check_own_files,
+    check_store_owner,
+    take_lock,
+    take_plane_name,
+    take_role,
+)
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.worker_image import worker_image
@@ -87,8 +94,6 @@ from ringmq.store.write_hold import read_hold
 
 log = logging.getLogger(__name__)
 
-SHM_FREE_MIN_BYTES = 4 << 20
-"""Twice the memory that an empty store touches at its start."""
 BROKEN_PLANES_MAX, BROKEN_PLANES_MS = 3, 60_000
 """The broker ends after so many broken planes in a row, each within this time of its start."""
 
@@ -179,17 +184,6 @@ def no_segments_left(name: str) -> Iterator[None]:
         raise StartError(why) from error
 
 
-def check_shared_memory() -> None:
-    """Raise StartError if the tables would not fit. Segments are sparse, and a full tmpfs shows only as SIGBUS."""
-    room = os.statvfs(SHM_DIR)
-    free = room.f_bavail * room.f_frsize
-    if room.f_blocks and free < SHM_FREE_MIN_BYTES:  # no blocks: a tmpfs without a limit
-        raise StartError(
-            f"{SHM_DIR} has {free >> 10} KiB free, the workers' shared memory needs {SHM_FREE_MIN_BYTES >> 10}: "
-            "make room there, or give it a larger size (mount -o size, docker --shm-size)"
-        )
-
-
 def make_plane(
     config: BrokerConfig,
     root: Path,
@@ -197,12 +191,13 @@ def make_plane(
     rows: list[WorkerRow],
     placement: Placement,
     store_host: str,
+    epoch: int = 0,
 ) -> Plane:
-    """Shared memory with settings, tables and watermarks; no worker runs yet."""
-    check_shared_memory()
+    """Shared memory with settings, tables and watermarks; no worker runs yet. `epoch`: of the tenure."""
+    plane_setup.check_shared_memory()
     capacity = plane_setup.capacity_of(config, rows)
     start_id = int.from_bytes(os.urandom(8)) >> 1
-    plane = Plane.create(plane_name(root), capacity, root.stat(), start_id, tenure=first_tenure(config))
+    plane = Plane.create(plane_name(root), capacity, root.stat(), start_id, tenure=first_tenure(config, epoch))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     plane.create_arenas()
     marks = plane.watermarks
@@ -319,6 +314,8 @@ class BrokerContext(Struct, frozen=True):
     """The open doors."""
     engine: EngineChoice
     namesrv_properties: Mapping[str, str]
+    epoch: int
+    """Of the tenure file, 0 without one."""
 
     @property
     def all_listeners(self) -> list[socket.socket]:
@@ -365,6 +362,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     root = Path(config.store_path_root_dir)
     check_store_owner(store_config(config))
     lock = take_lock(root)
+    config, epoch = take_role(config)
     check_stock_store(config)
     check_own_files(root, is_slave=starts_as_slave(config))
     if options.namesrv_port is not None:
@@ -400,7 +398,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     context = BrokerContext(
-        config, root, lock, placement, store_host, listeners, own, endpoints, engine, options.namesrv_properties
+        config, root, lock, placement, store_host, listeners, own, endpoints, engine, options.namesrv_properties, epoch
     )
     for address in fd_store.close_rest():
         text = "a listener on %s, kept by the service manager, is closed: the configuration does not name it"
@@ -429,7 +427,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
-        plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host)
+        plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host, context.epoch)
         fill_engine(plane, context.engine)
         dormant = dormant_at_start(context.rows, plane, config, root, log.warning)
         config_path = write_run_config(plane.name, config)

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import difference, owner_of, with_role
 from ringmq.broker.start_error import StartError, unusable_config, unusable_file
 from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
@@ -18,6 +20,7 @@ from ringmq.store.config_files import ConfigFileError, moved_away
 from ringmq.store.pending_deletions import read_deletions
 from ringmq.store.store_lock import StoreLock
 from ringmq.store.store_owner import ForeignStoreError, check_owner, is_open_to_all
+from ringmq.store.tenure_file import read_tenure
 from ringmq.store.topic_start_offsets import read_start_offsets
 from ringmq.store.write_hold import read_hold
 
@@ -59,6 +62,21 @@ def take_plane_name(root: Path) -> None:
         renew_plane_name(root)
     except OSError as error:
         raise unusable_file(root, error) from error
+
+
+def take_role(config: BrokerConfig) -> tuple[BrokerConfig, int]:
+    """(`config` with the role of the tenure file, epoch of the file). 0 = the configuration counts.
+
+    Called under the lock of the store. Raises StartError.
+    """
+    try:
+        found = read_tenure(Path(config.store_path_root_dir), owner_of(config))
+    except ConfigFileError as error:
+        raise StartError(str(error), EXIT_STORE_REFUSED) from error
+    record = found.record
+    for line in filter(None, (found.note, record and difference(config, record))):
+        log.warning("%s", line)
+    return (config, 0) if record is None else (with_role(config, record), record.epoch)
 
 
 def check_own_files(root: Path, *, is_slave: bool) -> None:

@@ -6,7 +6,7 @@ import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
-from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, RunningBrokerFacts, StoreFacts
+from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, RoleFacts, RunningBrokerFacts, StoreFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 from ringmq.store.store_format import FORMAT
 from ringmq.store.unsupported import ROCKSDB_TIMERS
@@ -168,6 +168,17 @@ def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
             "clients find the broker through it; registration is tried again until it answers",
             "start it, open the firewall, or correct namesrvAddr",
         )
+
+
+def check_role(facts: RoleFacts) -> Iterator[Finding]:
+    """Check that the configuration names the role that the store has."""
+    if facts.fault:
+        yield Finding("store", "role", FAIL, facts.fault, "without this file the role of the broker is not known")
+    if facts.difference:
+        yield Finding(
+            "store", "role", WARN, facts.difference, "a changed role outlasts restarts and edits of broker.conf",
+            "set brokerRole and brokerId to this role, or leave them: they do not count",
+        )  # fmt: skip
 
 
 def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from ringmq.doctor.check_environment import (
     check_disk,
     check_name_servers,
     check_ports,
+    check_role,
     check_store,
 )
 from ringmq.doctor.check_machine import (
@@ -34,7 +35,7 @@ from ringmq.doctor.gather_network import (
     gather_serve_port,
     wanted_ports,
 )
-from ringmq.doctor.gather_store import gather_store, running_broker, runs_other_build
+from ringmq.doctor.gather_store import gather_role, gather_store, running_broker, runs_other_build
 from ringmq.doctor.look import check_guests
 from ringmq.ipc.plane import plane_bytes
 from ringmq.ipc.workers import WORKERS, is_read
@@ -54,6 +55,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         name_servers=gather_name_servers(config.namesrv_addr),
         broker=gather_broker(broker, is_of_other_build=broker > 0 and runs_other_build(store.root)),
         store=gather_store(store),
+        role=gather_role(config),
         disk=gather_disk(store.commit_log_directories[0], measure=measure_disk),
     )
 
@@ -87,6 +89,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
         *check_build(facts.broker),
         *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),
+        *check_role(facts.role),
         # a slave's is not judged at the start either: its master delivers
         *check_store(facts.store, accept_unserved=config.accept_unserved or starts_as_slave(config)),
     ]

@@ -138,6 +138,14 @@ class TailFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """The tenure file. difference: it has another role than the configuration. fault: it cannot be read."""
+
+    difference: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFacts:
     """A store folder."""
 
@@ -184,6 +192,7 @@ class Facts:
     clock: ClockFacts
     disk: DiskFacts
     store: StoreFacts
+    role: RoleFacts = RoleFacts()
     sysctls: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PortFacts, ...] = ()
     name_servers: tuple[PeerFacts, ...] = ()

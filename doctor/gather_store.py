@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ringmq.doctor.facts import StoreFacts, TailFacts
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import difference, owner_of
+from ringmq.doctor.facts import RoleFacts, StoreFacts, TailFacts
 from ringmq.doctor.look import looks as guests_looks
 from ringmq.ipc.guests import guests
 from ringmq.ipc.named_functions import function_of
@@ -28,6 +30,7 @@ from ringmq.store.record_values import counted
 from ringmq.store.recovery_truncate import CUT_FOLDER
 from ringmq.store.salvage import salvage_files
 from ringmq.store.store_format import StoreFormatError, read_format
+from ringmq.store.tenure_file import read_tenure
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
@@ -172,6 +175,15 @@ def running_broker(root: Path) -> int:
     except OSError:
         return 0
     return marks.owner_pid if marks.live else max(0, marks.lock_holder or 0)
+
+
+def gather_role(config: BrokerConfig) -> RoleFacts:
+    """Return whether the tenure file has the role of the configuration."""
+    try:
+        found = read_tenure(Path(config.store_path_root_dir), owner_of(config), syncs=False)
+    except ConfigFileError as error:
+        return RoleFacts(fault=str(error))
+    return RoleFacts(found.note if found.record is None else difference(config, found.record))
 
 
 def runs_other_build(root: Path) -> bool:

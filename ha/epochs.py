@@ -46,6 +46,15 @@ def broker_of(epoch: int) -> int:
     return epoch & BROKER_ID_MAX
 
 
+def slave_id(broker_id: int, epoch: int) -> int:
+    """The brokerId under which a slave registers. `broker_id`: that of its configuration. `epoch`: of its master.
+
+    The first master has 0 in its configuration. As a slave it has the brokerId that the promoted broker does not use
+    as a master. Without a promoted one it has the highest that is left free for it.
+    """
+    return broker_id or broker_of(epoch) or BROKER_ID_MAX
+
+
 def position(history: History, end: int) -> Position:
     """The position of a log with this history that ends at `end`. An epoch that begins there has written nothing."""
     return Position(max((start.epoch for start in history if start.offset < end), default=0), end)

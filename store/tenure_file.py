@@ -119,8 +119,9 @@ class UnsyncedTenureError(OSError):
     """The new file is in its place, and may not be on the disk. After a power cut the old one may be there."""
 
 
-def read_tenure(root: Path, owner: Owner) -> Found:
+def read_tenure(root: Path, owner: Owner, *, syncs: bool = True) -> Found:
     """Read the file of the broker `owner`, and sync it: the process that wrote it may have died before that.
+    `syncs`: False = this process only looks.
 
     A start reads it before its recovery removes the mark of a failed sync. Raises ConfigFileError for a file that is
     torn or of a newer version, or that cannot be synced.
@@ -134,7 +135,8 @@ def read_tenure(root: Path, owner: Owner) -> Found:
             raise ConfigFileError(text, [path])
         found = msgspec.convert(value["owner"], Owner)
         record = msgspec.convert(value, TenureRecord)
-        _sync(path)
+        if syncs:
+            _sync(path)
     except FileNotFoundError:
         return Found()
     except OSError as error:

@@ -9,6 +9,7 @@ OUTSIDE = {"tests", "build", "loadtest", "examples"}
 """Folders that are no part of a broker. They configure brokers."""
 PROPERTY = {
     "broker/config/broker_config.py",
+    "broker/config/file_role.py",
     "broker/config/first_tenure.py",
     "broker/config/relations.py",
     "ha/settings.py",
@@ -19,6 +20,7 @@ PROPERTY = {
 }
 """The property: its table, its checks, the tenure of a start, and the policy of replication that it names as well."""
 STARTS = {
+    "broker/config/file_role.py",
     "broker/config/first_tenure.py",
     "broker/log_cut.py",
     "broker/server.py",

@@ -9,9 +9,9 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.tenure import Tenure, TenureState
 
 
-def first_tenure(config: BrokerConfig) -> Tenure:
-    """The tenure that brokerRole names."""
-    return Tenure(TenureState.SLAVE if config.broker_role == "SLAVE" else TenureState.MASTER)
+def first_tenure(config: BrokerConfig, epoch: int = 0) -> Tenure:
+    """The tenure that brokerRole names. `epoch`: of the tenure file, 0 without one."""
+    return Tenure(TenureState.SLAVE if config.broker_role == "SLAVE" else TenureState.MASTER, epoch)
 
 
 def starts_as_slave(config: BrokerConfig) -> bool:

@@ -11,19 +11,21 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import owner_of
 from ringmq.doctor import collect, uring
-from ringmq.doctor.check_environment import check_store
-from ringmq.doctor.finding import FAIL
+from ringmq.doctor.check_environment import check_role, check_store
+from ringmq.doctor.finding import FAIL, WARN
 from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
-from ringmq.doctor.gather_store import gather_store, read_tail
+from ringmq.doctor.gather_store import gather_role, gather_store, read_tail
 from ringmq.loadtest.stock import free_port
 from ringmq.store import markers
 from ringmq.store.config import StoreConfig
 from ringmq.store.index_file import index_paths
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_lock import StoreLock
+from ringmq.store.tenure_file import TenureRecord, write_tenure
 from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
 from tests.store.golden_stores import basic_config
 
@@ -104,6 +106,21 @@ def test_ports_are_those_of_the_role() -> None:
     assert wanted_ports(BrokerConfig(listen_port=0)) == []
     assert [port.address for port in gather_serve_port(BrokerConfig())] == ["127.0.0.1:9876"]
     assert gather_serve_port(BrokerConfig(namesrv_addr="h:9876")) == ()
+
+
+def test_a_role_other_than_that_of_the_configuration_is_told(tmp_path: Path) -> None:
+    config = BrokerConfig(store_path_root_dir=str(tmp_path))
+    assert not list(check_role(gather_role(config)))
+    write_tenure(tmp_path, owner_of(config), TenureRecord(True))
+    assert not list(check_role(gather_role(config)))
+    write_tenure(tmp_path, owner_of(config), TenureRecord(False, 65537))
+    [finding] = check_role(gather_role(config))
+    assert (finding.level, finding.name) == (WARN, "role")
+    assert "this broker is a slave of epoch 65537" in finding.value
+    (tmp_path / "config" / "ringmqTenure.json").write_text("{")
+    [finding] = check_role(gather_role(config))
+    assert finding.level == FAIL
+    assert "does not say the role of this broker" in finding.value
 
 
 def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa: F811

@@ -1,0 +1,50 @@
+"""The properties that name the role of a broker, as its tenure file has them (`store/tenure_file.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.first_tenure import role_words, starts_as_slave
+from ringmq.ha.epochs import slave_id
+from ringmq.store.tenure_file import TENURE_FILE, Owner, TenureRecord
+
+
+def owner_of(config: BrokerConfig) -> Owner:
+    """The broker of this configuration, as its file names it."""
+    return Owner(config.broker_cluster_name, config.broker_name, config.broker_id)
+
+
+def with_role(config: BrokerConfig, record: TenureRecord) -> BrokerConfig:
+    """`config` with the role of the file.
+
+    A promoted slave has the policy of the last master. Its own haAllowedNetworks stays if it is set: no other broker
+    opens a listener of this one.
+    """
+    if record.is_master is not starts_as_slave(config):
+        return config
+    if not record.is_master:
+        return replace(config, broker_role="SLAVE", broker_id=slave_id(config.broker_id, record.epoch))
+    policy = record.policy
+    return replace(
+        config,
+        broker_role=policy.broker_role,
+        broker_id=0,
+        replication_policy=policy.replication_policy,
+        replica_policy=policy.replica_policy,
+        in_sync_replicas=policy.in_sync_replicas,
+        min_in_sync_replicas=policy.min_in_sync_replicas,
+        total_replicas=policy.total_replicas,
+        enable_auto_in_sync_replicas=policy.enable_auto_in_sync_replicas,
+        ha_allowed_networks=config.ha_allowed_networks or policy.ha_allowed_networks,
+    )
+
+
+def difference(config: BrokerConfig, record: TenureRecord) -> str:
+    """The line about a configuration with another role than the file. "" if both have the same."""
+    if record.is_master is not starts_as_slave(config):
+        return ""
+    role = "master" if record.is_master else "slave"
+    told = role_words(config)
+    text = f"this broker is a {role} of epoch {record.epoch} ({TENURE_FILE})"
+    return f"{text}: brokerRole = {told['brokerRole']} and brokerId = {told['brokerId']} do not count"
