@@ -27,6 +27,7 @@ from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import epoch_of
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.remoting.ha_bodies import Divergence
@@ -70,6 +71,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
     load_modes(root, broker.modes, fresh=False)
+    if not follows:
+        broker.topics.begin_epoch(epoch_of(plane.watermarks), now_ms())
     notice = compaction_notice(broker.topics)
     if notice is not None:
         log.warning("%s", notice)

@@ -63,6 +63,11 @@ AS_MASTER = Tenure(TenureState.MASTER)
 _FOLLOWING = frozenset({TenureState.SLAVE, TenureState.TAKING})
 
 
+def epoch_of(marks: HasTenure) -> int:
+    """The epoch of the tenure."""
+    return int(marks.tenure) >> STATE_BITS
+
+
 def is_master(marks: HasTenure) -> bool:
     """True if the broker takes the requests that a master alone may do."""
     return int(marks.tenure) & (1 << STATE_BITS) - 1 == TenureState.MASTER

@@ -100,8 +100,7 @@ class ConfigRequests(Struct, frozen=True):
         old_permission = self.live.config.broker_permission
         self.apply_config(config)
         if config.broker_permission != old_permission:
-            self.topics.data_version.next(now_ms)
-            self.topics.dirty = True
+            self.topics.step_version(now_ms)
             self.outbox.register = True
 
     def get_config(self, request: Request) -> Answer:

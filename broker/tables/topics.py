@@ -55,6 +55,8 @@ class TopicTable:
         self.own_topics: frozenset[str] = frozenset()
         """System topics of this broker, cluster and broker name included. They cannot be deleted."""
         self.data_version = DataVersion()
+        self.epoch = 0
+        """Of this master, for its registrations (`begin_epoch`). 0 on a slave, whose version is its master's."""
         self.dirty = False
         self.changes = 0
         """Number of changes since the start."""
@@ -224,11 +226,22 @@ class TopicTable:
         """True if clients may neither create nor delete it."""
         return topic in self.own_topics or names.is_system_topic(topic)
 
+    def begin_epoch(self, epoch: int, now_ms: int) -> None:
+        """This broker is a master of this epoch. It is the state version of each registration: a name server refuses an
+        older master that still runs, because its state version is lower."""
+        self.epoch = epoch
+        if epoch > self.data_version.state_version:
+            self.step_version(now_ms)
+
+    def step_version(self, now_ms: int) -> None:
+        """Step the version of the table."""
+        self.data_version.next(now_ms, self.epoch)
+        self.dirty = True
+
     def _changed(self, topic: str, now_ms: int) -> None:
         self._texts.forget(topic)
         self._sorted = None
-        self.data_version.next(now_ms)
-        self.dirty = True
+        self.step_version(now_ms)
         self.changes += 1
         self._on_change(topic)
 

@@ -126,6 +126,8 @@ def serves_as_master(broker: RunningBroker) -> None:
         assert client.send(SYSTEM_TOPIC, b"body").code == ResponseCode.SUCCESS
         status = HaStatus.decode(wait_until(lambda: client.ask(RequestCode.HA_STATUS, {}).body, "control answers"))
         assert (status.role, status.broker_id) == ("master", 0)
+        topics = json.loads(client.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {}).body)
+        assert topics["dataVersion"]["stateVersion"] == EPOCH
 
 
 def test_a_promoted_slave_starts_as_a_master_of_its_epoch(tmp_path: Path) -> None:

@@ -387,3 +387,23 @@ def test_the_first_error_ends_a_call_of_several_requests() -> None:
     assert [outcome.error for outcome in outcomes] == [None, "answered 3: said so", None]
     assert [outcome.request_code for outcome in outcomes] == [103, 217, 103]
     assert [server.seen.get().ext_fields for _ in range(4)] == [{}, {"topic": "a"}, {"topic": "b"}, {}]
+
+
+def test_the_state_version_of_a_registration_is_the_epoch() -> None:
+    """At each change, too: name servers compare it with that of an older master."""
+    harness = make_harness()
+    broker = harness.broker
+    broker.topics.begin_epoch(65537, START_MS)
+
+    def state_version() -> object:
+        body = read_object(register_command(broker.config, broker.identity, broker.topics).body, "RegisterBrokerBody")
+        return body["topicConfigSerializeWrapper"]["dataVersion"]["stateVersion"]
+
+    assert state_version() == 65537
+    broker.topics.put(TopicConfig("T", 1, 1, 6), START_MS)
+    assert state_version() == 65537
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert broker.config.broker_permission == 4 and state_version() == 65537
+    before = broker.topics.data_version.copy()
+    broker.topics.begin_epoch(65537, START_MS)
+    assert broker.topics.data_version == before, "the next control of this master"
