@@ -1,9 +1,11 @@
 """The bodies of request 270010, by which brokers of a group show each other their tenure.
 
-    question   {"operation": "show", "epoch": 0, "peer": {...}}          the answer is the other broker's peer
-               {"operation": "promise", "epoch": 65537, "peer": {...}}   the same, once it has promised or refused
-               {"operation": "release", "epoch": 65537, "peer": {...}}   the promise of this epoch is not needed
-    answer     {"broker": "10.0.0.2:10911", "ha": "10.0.0.2:10912", "brokerId": 1, "state": "slave", ...}
+    question   {"operation": "show", "epoch": 0, "group": {...}, "peer": {...}}   the answer shows the other broker
+               {"operation": "promise", "epoch": 65537, ...}                      also, once it has promised or refused
+               {"operation": "release", "epoch": 65537, ...}                      the promise is not needed any more
+    answer     {"group": {"cluster": "DefaultCluster", "brokerName": "broker-a"},
+                "peer": {"broker": "10.0.0.2:10911", "ha": "10.0.0.2:10912", "brokerId": 1, "state": "slave", ...},
+                "policy": {...}, "peers": ["10.0.0.1:10911"], "history": [[65537, 4096]]}
 
 The promise is made if `promised` of the answer is the epoch of the question.
 """
@@ -16,12 +18,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ringmq.ha.control_messages import MessageError
-from ringmq.ha.epochs import Position
+from ringmq.ha.epochs import History, Position
 from ringmq.ha.tenure_events import Peer
 from ringmq.ipc.tenure import EPOCH_MAX, Tenure, TenureState
-from ringmq.store.tenure_file import Addresses
+from ringmq.store.tenure_file import HISTORY_MAX, PEERS_MAX, Addresses, EpochStart, Policy
 
-BODY_BYTES_MAX = 4096
+QUESTION_BYTES_MAX = 4096
+ANSWER_BYTES_MAX = 65_536
+"""As of the tenure file."""
 SHOW: Literal["show"] = "show"
 PROMISE: Literal["promise"] = "promise"
 RELEASE: Literal["release"] = "release"
@@ -44,10 +48,26 @@ class _Shown(Struct, frozen=True, rename="camel"):
     is_linked: bool = False
 
 
+class Group(Struct, frozen=True, rename="camel"):
+    """The group of a broker. Brokers of another group have other epochs."""
+
+    cluster: Annotated[str, Meta(max_length=255)]
+    broker_name: Annotated[str, Meta(max_length=255)]
+
+
 class _Question(Struct, frozen=True, rename="camel"):
     operation: Literal["show", "promise", "release"]
     epoch: _Epoch
+    group: Group
     peer: _Shown
+
+
+class _Answer(Struct, frozen=True, rename="camel"):
+    group: Group
+    peer: _Shown
+    policy: Policy
+    peers: Annotated[tuple[_Address, ...], Meta(max_length=PEERS_MAX)]
+    history: Annotated[tuple[EpochStart, ...], Meta(max_length=HISTORY_MAX)]
 
 
 class Question(Struct, frozen=True):
@@ -55,35 +75,50 @@ class Question(Struct, frozen=True):
 
     operation: Literal["show", "promise", "release"]
     epoch: int
+    group: Group
     peer: Peer
+
+
+class Showing(Struct, frozen=True):
+    """A broker as it shows itself. policy: of its last messages. peers: broker ports of its group that it knows.
+    history: of its log."""
+
+    group: Group
+    peer: Peer
+    policy: Policy = Policy()
+    peers: tuple[str, ...] = ()
+    history: History = ()
 
 
 def question_body(question: Question) -> bytes:
     """The body of the request."""
-    return msgspec.json.encode(_Question(question.operation, question.epoch, _shown(question.peer)))
+    shown = _shown(question.peer)
+    return msgspec.json.encode(_Question(question.operation, question.epoch, question.group, shown))
 
 
 def question_of(data: bytes) -> Question:
     """Decode the body of the request. Raises MessageError, which names field and limit."""
-    found = _decoded(data, _Question)
+    found = _decoded(data, _Question, QUESTION_BYTES_MAX)
     if bool(found.epoch) is (found.operation == SHOW):
         raise MessageError(f"operation {found.operation} has epoch {found.epoch}")
-    return Question(found.operation, found.epoch, _peer(found.peer))
+    return Question(found.operation, found.epoch, found.group, _peer(found.peer))
 
 
-def answer_body(peer: Peer) -> bytes:
+def answer_body(showing: Showing) -> bytes:
     """The body of the answer."""
-    return msgspec.json.encode(_shown(peer))
+    shown = _shown(showing.peer)
+    return msgspec.json.encode(_Answer(showing.group, shown, showing.policy, showing.peers, showing.history))
 
 
-def answer_of(data: bytes) -> Peer:
+def answer_of(data: bytes) -> Showing:
     """Decode the body of an answer. Raises MessageError, which names field and limit."""
-    return _peer(_decoded(data, _Shown))
+    found = _decoded(data, _Answer, ANSWER_BYTES_MAX)
+    return Showing(found.group, _peer(found.peer), found.policy, found.peers, found.history)
 
 
-def _decoded(data: bytes, kind: type[Body]) -> Body:
-    if len(data) > BODY_BYTES_MAX:
-        raise MessageError(f"a body of {len(data)} bytes, at most {BODY_BYTES_MAX} are read")
+def _decoded(data: bytes, kind: type[Body], bytes_max: int) -> Body:
+    if len(data) > bytes_max:
+        raise MessageError(f"a body of {len(data)} bytes, at most {bytes_max} are read")
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

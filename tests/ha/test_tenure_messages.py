@@ -10,18 +10,21 @@ from ringmq.ha.control_messages import MessageError
 from ringmq.ha.epochs import Position
 from ringmq.ha.tenure_events import Peer
 from ringmq.ha.tenure_messages import (
-    BODY_BYTES_MAX,
+    ANSWER_BYTES_MAX,
     PROMISE,
+    QUESTION_BYTES_MAX,
     RELEASE,
     SHOW,
+    Group,
     Question,
+    Showing,
     answer_body,
     answer_of,
     question_body,
     question_of,
 )
 from ringmq.ipc.tenure import EPOCH_MAX, Tenure, TenureState
-from ringmq.store.tenure_file import Addresses
+from ringmq.store.tenure_file import HISTORY_MAX, PEERS_MAX, Addresses, EpochStart, Policy
 
 LARGEST = Peer(
     Addresses("b" * 300, "h" * 300), (1 << 63) - 1, Tenure(TenureState.YIELDING, EPOCH_MAX),
@@ -29,15 +32,27 @@ LARGEST = Peer(
 )  # fmt: skip
 PEER = Peer(Addresses("b:1", "b:2"), 1, Tenure(TenureState.SLAVE, 65536), Position(65536, 4096), promised=131072)
 
+GROUP = Group("c", "b")
+SHOWING = Showing(GROUP, PEER, Policy("SYNC_MASTER"), ("b:3",), (EpochStart(65536, 4096),))
+
+
+def test_the_largest_answer_fits() -> None:
+    policy = Policy(ha_allowed_networks="n" * 16_384)
+    history = tuple(EpochStart(EPOCH_MAX, 1 << 62) for _ in range(HISTORY_MAX))
+    largest = Showing(Group("c" * 255, "b" * 255), LARGEST, policy, ("p" * 300,) * PEERS_MAX, history)
+    assert len(answer_body(largest)) < ANSWER_BYTES_MAX
+    assert answer_of(answer_body(largest)) == largest
+
 
 @pytest.mark.parametrize(
     "peer", [PEER, LARGEST, *(Peer(Addresses(), 0, Tenure(s), Position(0, 0)) for s in TenureState)]
 )
 def test_bodies_are_read_as_they_were_written(peer: Peer) -> None:
-    assert answer_of(answer_body(peer)) == peer
-    for question in (Question(SHOW, 0, peer), Question(PROMISE, 65537, peer), Question(RELEASE, 65537, peer)):
+    assert answer_of(answer_body(Showing(GROUP, peer))) == Showing(GROUP, peer)
+    for operation, epoch in ((SHOW, 0), (PROMISE, 65537), (RELEASE, 65537)):
+        question = Question(operation, epoch, GROUP, peer)
         assert question_of(question_body(question)) == question
-        assert len(question_body(question)) < BODY_BYTES_MAX
+        assert len(question_body(question)) < QUESTION_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,7 @@ def test_bodies_are_read_as_they_were_written(peer: Peer) -> None:
     ],
 )
 def test_a_bad_field_is_named(change: Callable[[dict[str, Any]], object], why: str) -> None:
-    body = json.loads(question_body(Question(PROMISE, 65537, PEER)))
+    body = json.loads(question_body(Question(PROMISE, 65537, GROUP, PEER)))
     change(body)
     with pytest.raises(MessageError, match=why):
         question_of(json.dumps(body).encode())
@@ -71,5 +86,5 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def test_a_field_of_a_later_build_is_ignored() -> None:
-    body = json.loads(answer_body(PEER))
-    assert answer_of(json.dumps({**body, "later": 1}).encode()) == PEER
+    body = json.loads(answer_body(SHOWING))
+    assert answer_of(json.dumps({**body, "later": 1}).encode()) == SHOWING
