@@ -37,7 +37,7 @@ from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.broker.worker_asks import LOOK_MS, WorkerAsks
-from ringmq.ha.control_messages import MessageError, news_of
+from ringmq.ha.control_messages import AcceptedNews, MessageError, news_of
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.errors import PlaneFullError
@@ -178,6 +178,7 @@ class ControlLoop:
             self._log_line(self._of_settings, line)
         self._registrar.turn(now_ms)
         self._proof_reader.turn(self.broker.replication, now_ms)
+        self.broker.role.turn(now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._replies.perform(self._registrar.released(now_ms))
@@ -215,6 +216,7 @@ class ControlLoop:
         self._audit.turn(now_ms)
         self._registrar.close()
         self._route_polls.close(STOP_CALL_MS / 1000)
+        self.broker.role.close(STOP_CALL_MS / 1000)
         if self._slave is not None:
             self._slave.close(STOP_CALL_MS / 1000)
 
@@ -252,8 +254,12 @@ class ControlLoop:
 
     def _on_ha_event(self, record: Ask, now_ms: int) -> None:
         try:
+            news = news_of(record.payload)
+            if isinstance(news, AcceptedNews):
+                self._guard("the tenure file", lambda: self.broker.role.on_accepted(news, now_ms))
+                return
             with self.broker.audit.caused_by("worker ha", "log of a slave"):
-                self.broker.replication.take_news(news_of(record.payload))
+                self.broker.replication.take_news(news)
         except MessageError as error:
             self._log_line(self._of_peers, f"an event of worker ha is ignored: {error}")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import FirstRole
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import now_ms, run_control
@@ -20,6 +21,7 @@ from ringmq.broker.live_settings import show_live
 from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
+from ringmq.broker.replication.tenure_role import TenureRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_modes, load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -38,6 +40,7 @@ from ringmq.store.config_files import ConfigFileError
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_task import write_task
+from ringmq.store.tenure_file import read_tenure
 from ringmq.store.write_hold import read_hold
 
 log = logging.getLogger(__name__)
@@ -102,12 +105,23 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
     slave = slave_of(plane, broker, root, persistence) if follows else None
+    broker.role = role_of(spec, plane, broker, root)
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
     if broker.replication.restart is not None:
         write_task(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path) -> TenureRole:
+    """The role of this broker by its tenure file. Raises ConfigFileError."""
+    first = FirstRole.of_parameter(spec.extra["first_role"])
+    calls = OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
+    found, view = read_tenure(root, first.owner), broker.replication.view
+    role = TenureRole.of(first, found, broker.identity, broker.live, view, calls)
+    role.begin(now_ms(), is_first=first.is_sure and plane.role(spec.role).generation <= 1)
+    return role
 
 
 def slave_of(plane: Plane, broker: Broker, root: Path, persistence: Persistence) -> SlaveRole:

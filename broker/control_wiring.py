@@ -20,6 +20,7 @@ from ringmq.broker.handlers import (
     offsets,
     pulls,
     queries,
+    role,
     runtime_info,
     sends,
 )
@@ -372,6 +373,7 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         RequestCode.HA_DECIDE: replication.decide,
         RequestCode.HA_READ_LOG: replication.read_log,
         RequestCode.HA_STATUS: replication.status,
+        RequestCode.HA_TENURE: role.RoleRequests(broker.role).show,
     }
 
 

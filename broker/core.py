@@ -15,6 +15,7 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.holders import Holders
 from ringmq.broker.replication.copied_files import CopiedFiles
 from ringmq.broker.replication.state import Replication
+from ringmq.broker.replication.tenure_role import default_role
 from ringmq.broker.requests.access import Refusals
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Now, Outbox
 from ringmq.broker.requests.turns import finish
@@ -89,6 +90,7 @@ class Broker:
         self.deletions = Deletions()
         self.refusals = Refusals()
         self.replication = Replication.over(plane, self.audit)
+        self.role = default_role(config, identity, self.live, self.replication.view)
         self.copied_files = CopiedFiles(identity.started_ms)
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(

@@ -22,6 +22,7 @@ from msgspec import Struct, field, structs
 
 from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import FirstRole
 from ringmq.broker.config.first_tenure import first_tenure, role_words, starts_as_slave
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
@@ -314,8 +315,7 @@ class BrokerContext(Struct, frozen=True):
     """The open doors."""
     engine: EngineChoice
     namesrv_properties: Mapping[str, str]
-    epoch: int
-    """Of the tenure file, 0 without one."""
+    first_role: FirstRole
 
     @property
     def all_listeners(self) -> list[socket.socket]:
@@ -362,7 +362,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     root = Path(config.store_path_root_dir)
     check_store_owner(store_config(config))
     lock = take_lock(root)
-    config, epoch = take_role(config)
+    config, first = take_role(config)
     check_stock_store(config)
     check_own_files(root, is_slave=starts_as_slave(config))
     if options.namesrv_port is not None:
@@ -398,7 +398,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     context = BrokerContext(
-        config, root, lock, placement, store_host, listeners, own, endpoints, engine, options.namesrv_properties, epoch
+        config, root, lock, placement, store_host, listeners, own, endpoints, engine, options.namesrv_properties, first
     )
     for address in fd_store.close_rest():
         text = "a listener on %s, kept by the service manager, is closed: the configuration does not name it"
@@ -427,7 +427,8 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
-        plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host, context.epoch)
+        epoch = context.first_role.epoch
+        plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host, epoch)
         fill_engine(plane, context.engine)
         dormant = dormant_at_start(context.rows, plane, config, root, log.warning)
         config_path = write_run_config(plane.name, config)
@@ -591,6 +592,7 @@ def extras(context: BrokerContext) -> dict[str, dict[str, str]]:
         **context.namesrv_properties,
     }
     return {
+        "control": {"first_role": context.first_role.to_parameter()},
         "metrics": {
             "public_endpoints": json.dumps([[endpoint.listener, endpoint.shut_by] for endpoint in context.endpoints])
         },

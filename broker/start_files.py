@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import difference, owner_of, with_role
+from ringmq.broker.config.file_role import FirstRole, difference, owner_of, with_role
 from ringmq.broker.start_error import StartError, unusable_config, unusable_file
 from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
@@ -64,8 +64,8 @@ def take_plane_name(root: Path) -> None:
         raise unusable_file(root, error) from error
 
 
-def take_role(config: BrokerConfig) -> tuple[BrokerConfig, int]:
-    """(`config` with the role of the tenure file, epoch of the file). 0 = the configuration counts.
+def take_role(config: BrokerConfig) -> tuple[BrokerConfig, FirstRole]:
+    """(`config` with the role of the tenure file, role of `config`).
 
     Called under the lock of the store. Raises StartError.
     """
@@ -76,7 +76,9 @@ def take_role(config: BrokerConfig) -> tuple[BrokerConfig, int]:
     record = found.record
     for line in filter(None, (found.note, record and difference(config, record))):
         log.warning("%s", line)
-    return (config, 0) if record is None else (with_role(config, record), record.epoch)
+    if record is None:
+        return config, FirstRole.of(config, is_sure=found.is_sure)
+    return with_role(config, record), FirstRole.of(config, record.epoch, is_sure=found.is_sure)
 
 
 def check_own_files(root: Path, *, is_slave: bool) -> None:

@@ -1,7 +1,7 @@
 """The messages of control and ha to each other: one JSON object each, at most 1020 bytes.
 
-    control -> ha  Plane.ha_command_put   {"order": "identity" | "master", ...}
-    ha -> control  Plane.ha_event_put    {"news": "longer" | "peer" | "link", ...}
+    control -> ha  Plane.ha_command_put   {"order": "identity" | "master" | "verdict", ...}
+    ha -> control  Plane.ha_event_put    {"news": "longer" | "peer" | "link" | "accepted", ...}
 
 Fields are those of the structs. A missing field has its default, an unknown field is ignored. So a worker of an
 upgraded build understands a process of the older one.
@@ -18,6 +18,8 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
 JSON_BYTES_MAX = 1020
+REASON_CHARS_MAX = 140
+"""A reason of this length fits into an event or a command, whatever its characters."""
 STOCK_BROKER_ID = -1
 """The id of a slave that has sent none."""
 
@@ -84,10 +86,31 @@ class LinkNews(Struct, frozen=True):
     why: str = ""
 
 
-Command = Identity | Master
-News = LongerSlave | PeerNews | LinkNews
-_COMMANDS: dict[str, type[Command]] = {"identity": Identity, "master": Master}
-_NEWS: dict[str, type[News]] = {"longer": LongerSlave, "peer": PeerNews, "link": LinkNews}
+class AcceptedNews(Struct, frozen=True):
+    """A master has accepted this slave. Verdict answers. attempt: of the slave, counted by its process.
+
+    master, broker: HA port and broker port, "" = unknown. stock: the master knows no epochs.
+    """
+
+    attempt: int
+    master: str
+    broker: str
+    stock: bool = False
+
+
+class Verdict(Struct, frozen=True):
+    """The answer to AcceptedNews. why_not: the reason not to report to that master, "" = the slave may report."""
+
+    attempt: int
+    why_not: str = ""
+
+
+Command = Identity | Master | Verdict
+News = LongerSlave | PeerNews | LinkNews | AcceptedNews
+_COMMANDS: dict[str, type[Command]] = {"identity": Identity, "master": Master, "verdict": Verdict}
+_NEWS: dict[str, type[News]] = {
+    "longer": LongerSlave, "peer": PeerNews, "link": LinkNews, "accepted": AcceptedNews
+}  # fmt: skip
 _Message = TypeVar("_Message", bound=Struct)
 
 

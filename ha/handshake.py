@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from ringmq.ha.control_messages import MessageError, read_fields, read_object
+from ringmq.ha.control_messages import REASON_CHARS_MAX, MessageError, read_fields, read_object
 from ringmq.ha.log_range import LogRange
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
@@ -41,8 +41,6 @@ LEVELS = ("cached", "flushed")
 """The levels that a slave's reports may have."""
 UNNAMED = "haAllowedNetworks of the master does not name"
 """The beginning of the reason if a slave's log would hold writes, but haAllowedNetworks does not name its network."""
-REASON_CHARS_MAX = 140
-"""A reason of this length fits into an event for control, whatever its characters."""
 
 REFUSE_WRITES = "refuse"
 ADOPT = "adopt"

@@ -12,6 +12,7 @@ confirm_limit is the end of the log that consumers may see here. With a RingMQ m
 the master. While the master holds this slave off, it is the part of that which both have. With a stock master it is
 everything. A master that may not cut this log hides no record that was here before its link. A lost link does not mean
 that the master is gone. The slave shows everything received after MASTER_UNKNOWN_MS of attempts without a sign of one.
+Control notes the epoch of a master that has accepted this slave. The first report follows that.
 A slave whose own store takes no bytes makes no attempts, and learns nothing of its master.
 """
 
@@ -24,7 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ringmq.ha import handshake
-from ringmq.ha.control_messages import LinkNews
+from ringmq.ha.control_messages import AcceptedNews, LinkNews
 from ringmq.ha.handshake import HandshakeAnswer
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_events import (
@@ -48,11 +49,13 @@ from ringmq.ha.slave_events import (
     MasterIs,
     NotifyControl,
     NotSupported,
+    Reject,
     RestartStore,
     Snapshot,
     StartTransfer,
     StoreFault,
     StoreRecovered,
+    Stream,
     StreamStartsAt,
     Tick,
 )
@@ -68,6 +71,8 @@ unknown.
 """
 CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_TIMEOUT_MS = 10_000
+CONTROL_TIMEOUT_MS = 10_000
+"""Time of control, which asks the master for its epoch and syncs a file."""
 COMPARES_MAX = 4
 """Requests in one handshake. The master's end moves during the comparison."""
 START_OFFSET_MAX = 1 << 62
@@ -88,12 +93,13 @@ class State(Enum):
     WAITING = "the next attempt is not due"
     CONNECTING = "an attempt to connect is under way"
     HANDSHAKE = "the master's broker is asked for its verdict"
+    ACCEPTED = "control notes the epoch of the master"
     TRANSFER = "the stream runs"
     FAULTY = "the own store takes no bytes"
     RESTARTING = "the store is closed and opened again"
 
 
-LINKED = State.CONNECTING, State.HANDSHAKE, State.TRANSFER
+LINKED = State.CONNECTING, State.HANDSHAKE, State.ACCEPTED, State.TRANSFER
 """States with a connection, or an attempt to have one."""
 
 
@@ -110,6 +116,10 @@ class SlaveCore(Struct):
     _failures: int = 0
     _due_ms: int = 0
     _local_port: int = 0
+    _attempt: int = 0
+    """Number of masters that have accepted this slave."""
+    _offered: tuple[str, int] = ("", NO_LIMIT)
+    """(start id, confirm offset) of the master that has accepted this slave."""
     _ha_host: str = ""
     _compared: int = 0
     _master_start_id: str = ""
@@ -128,7 +138,16 @@ class SlaveCore(Struct):
     def _gone_ms(self) -> int | None:
         """Time at which the master counts as gone. An open connection is awaited, because it has time limits of its
         own."""
-        if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in (State.HANDSHAKE, State.TRANSFER):
+        if (
+            self._alone_since_ms is None
+            or self._limit == NO_LIMIT
+            or self.state
+            in (
+                State.HANDSHAKE,
+                State.ACCEPTED,
+                State.TRANSFER,
+            )
+        ):
             return None
         return self._alone_since_ms + MASTER_UNKNOWN_MS
 
@@ -141,6 +160,8 @@ class SlaveCore(Struct):
                 return since_ms + CONNECT_TIMEOUT_MS
             case State.HANDSHAKE:
                 return since_ms + HANDSHAKE_TIMEOUT_MS
+            case State.ACCEPTED:
+                return since_ms + CONTROL_TIMEOUT_MS
             case State.TRANSFER:
                 silent_ms = self._last_frame_ms() + self.settings.housekeeping_ms + 1
                 if not self._master_start_id:
@@ -236,7 +257,7 @@ class SlaveCore(Struct):
         self._local_port, self._ha_host = event.local_port, event.host
         if not self._master.broker:
             told = self.settings.namesrv_addr
-            return self._nobody_to_ask(now_ms) if told else self._transfer("", NO_LIMIT, now_ms)
+            return self._nobody_to_ask(now_ms) if told else self._accepted("", NO_LIMIT, now_ms)
         self.state, self._since_ms, self._compared = State.HANDSHAKE, now_ms, 0
         return [Handshake(self._master.broker, event.local_port)]
 
@@ -261,7 +282,7 @@ class SlaveCore(Struct):
                 self._compared, self._since_ms = self._compared + 1, now_ms
                 return [Handshake(self._master.broker, self._local_port, answer.offset)]
             case handshake.ACCEPT:
-                return self._transfer(answer.start_id, answer.confirm_offset, now_ms)
+                return self._accepted(answer.start_id, answer.confirm_offset, now_ms)
             case handshake.START_AT if self._may_start_at(answer.offset) and (
                 self.snapshot.empty or self._may_cut(host)
             ):
@@ -315,7 +336,30 @@ class SlaveCore(Struct):
     # -- the stream ----------------------------------------------------------------------------------------------------
 
     def _not_supported(self, event: NotSupported, now_ms: int) -> list[Effect]:
-        return self._transfer("", NO_LIMIT, now_ms)
+        return self._accepted("", NO_LIMIT, now_ms)
+
+    def _accepted(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
+        """Ask control before the first report, because an old master that starts again learns of a new one from its
+        slaves. start_id: "" = a stock master, or one without a handshake."""
+        self.state, self._since_ms = State.ACCEPTED, now_ms
+        self._attempt, self._offered = self._attempt + 1, (start_id, confirm_offset)
+        return [NotifyControl(AcceptedNews(self._attempt, self._master.ha, self._master.broker, not start_id))]
+
+    def _stream(self, event: Stream, now_ms: int) -> list[Effect]:
+        return self._transfer(*self._offered, now_ms) if event.attempt == self._attempt else []
+
+    def _reject(self, event: Reject, now_ms: int) -> list[Effect]:
+        if event.attempt != self._attempt:
+            return []
+        why = f"master {self._master.ha} is not followed: {event.why}"
+        news = NotifyControl(LinkNews(self._master.ha, "held", why=event.why))
+        return [Disconnect(why), *self._log_once(why), news, *self._wait(now_ms, HELD_OFF_MS)]
+
+    def _tick_accepted(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._look(event, now_ms)
+        if not self._is_due(now_ms):
+            return effects
+        return [*effects, *self._failed(f"worker control has not answered in {CONTROL_TIMEOUT_MS} ms", now_ms)]
 
     def _transfer(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
         """Start the stream. start_id: "" = a stock master, or one without a handshake."""
@@ -428,9 +472,10 @@ class SlaveCore(Struct):
         return [Log(why, WARNING)]
 
 
-_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _TRANSFER, _FAULTY, _RESTARTING = State
+_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _ACCEPTED, _TRANSFER, _FAULTY, _RESTARTING = State
 _AGAIN = "looks for the master again, soon or after a pause"
 _OVER = ignored("its attempt was ended before, by Disconnect or Closed")
+_LATE = ignored("it is for an attempt that was ended before")
 _UNASKED = ignored("it answers a question of an earlier stream")
 _OF_ATTEMPTS = Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed
 _NEXT = _WAITING, _CONNECTING
@@ -438,22 +483,29 @@ TRANSITIONS: Table = transitions(
     (MasterIs, _IDLE, Cell(SlaveCore._master_is, "begins to look for it", _NEXT)),
     (MasterIs, _WAITING, Cell(SlaveCore._master_is, "looks for it from now on", (_IDLE, _CONNECTING))),
     (MasterIs, _CONNECTING, Cell(SlaveCore._master_is, "looks for another one instead", (_IDLE, _WAITING))),
-    (MasterIs, (_HANDSHAKE, _TRANSFER), Cell(SlaveCore._master_is, "leaves its master for it", (_IDLE, *_NEXT))),
+    (
+        MasterIs,
+        (_HANDSHAKE, _ACCEPTED, _TRANSFER),
+        Cell(SlaveCore._master_is, "leaves its master for it", (_IDLE, *_NEXT)),
+    ),
     (MasterIs, _FAULTY, Cell(SlaveCore._master_is, "keeps it for later")),
     (Tick, (_IDLE, _FAULTY), Cell(SlaveCore._look, "shows everything if no master is seen for long")),
     (Tick, _WAITING, Cell(SlaveCore._tick_waiting, "connects, once the log is flushed", (_CONNECTING,))),
     (Tick, _CONNECTING, Cell(SlaveCore._tick_connecting, "late: looks for the master again", (_WAITING,))),
     (Tick, _HANDSHAKE, Cell(SlaveCore._tick_handshake, "late: looks for the master again", _NEXT)),
+    (Tick, _ACCEPTED, Cell(SlaveCore._tick_accepted, "late: looks for the master again", _NEXT)),
     (Tick, _TRANSFER, Cell(SlaveCore._tick_transfer, "asks for the confirm offset, or ends a silent stream", _NEXT)),
     (
         Connected,
         _CONNECTING,
-        Cell(SlaveCore._connected, "asks the broker, if there is one", (_HANDSHAKE, _TRANSFER, _WAITING)),
+        Cell(SlaveCore._connected, "asks the broker, if there is one, or control", (_HANDSHAKE, _ACCEPTED, _WAITING)),
     ),
     (ConnectFailed, _CONNECTING, Cell(SlaveCore._connect_failed, _AGAIN, (_WAITING,))),
-    (Answered, _HANDSHAKE, Cell(SlaveCore._answered, "does as the verdict says", (_TRANSFER, _RESTARTING, _WAITING))),
-    (NotSupported, _HANDSHAKE, Cell(SlaveCore._not_supported, "takes the stream of a stock master", (_TRANSFER,))),
+    (Answered, _HANDSHAKE, Cell(SlaveCore._answered, "does as the verdict says", (_ACCEPTED, _RESTARTING, _WAITING))),
+    (NotSupported, _HANDSHAKE, Cell(SlaveCore._not_supported, "asks control about a stock master", (_ACCEPTED,))),
     (HandshakeFailed, _HANDSHAKE, Cell(SlaveCore._handshake_failed, _AGAIN, _NEXT)),
+    (Stream, _ACCEPTED, Cell(SlaveCore._stream, "takes the stream, if it is for this attempt", (_TRANSFER,))),
+    (Reject, _ACCEPTED, Cell(SlaveCore._reject, "leaves the master, if it is for this attempt", (_WAITING,))),
     (
         StreamStartsAt,
         _TRANSFER,
@@ -470,7 +522,9 @@ TRANSITIONS: Table = transitions(
     ((Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed), _CONNECTING, _OVER),
     ((Connected, ConnectFailed, StreamStartsAt), _HANDSHAKE, _OVER),
     ((Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed), _TRANSFER, _OVER),
-    ((Confirmed, ConfirmFailed), (_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _FAULTY), _UNASKED),
+    ((Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed), _ACCEPTED, _OVER),
+    ((Stream, Reject), (_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _TRANSFER, _FAULTY), _LATE),
+    ((Confirmed, ConfirmFailed), (_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _ACCEPTED, _FAULTY), _UNASKED),
     (StoreRecovered, (_IDLE, _WAITING, *LINKED), ignored("no fault of the store is known")),
     (EVENTS, _RESTARTING, ignored("the worker ends, and its next process begins anew")),
 )

@@ -72,6 +72,19 @@ class HandshakeFailed(Struct, frozen=True):
     why: str
 
 
+class Stream(Struct, frozen=True):
+    """Control has noted the epoch of the master: this slave may report to it. attempt: that of Accepted."""
+
+    attempt: int
+
+
+class Reject(Struct, frozen=True):
+    """Control does not let this slave follow the master. attempt: that of Accepted."""
+
+    attempt: int
+    why: str
+
+
 class StreamStartsAt(Struct, frozen=True):
     """The first frame does not start at the end of this log. It was not appended."""
 
@@ -114,8 +127,8 @@ class Tick(Struct, frozen=True):
 
 
 EVENTS = (
-    MasterIs, Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed, Confirmed,
-    ConfirmFailed, StoreFault, StoreRecovered, Tick,
+    MasterIs, Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, Stream, Reject, StreamStartsAt,
+    Closed, Confirmed, ConfirmFailed, StoreFault, StoreRecovered, Tick,
 )  # fmt: skip
 Event = (
     MasterIs
@@ -124,6 +137,8 @@ Event = (
     | Answered
     | NotSupported
     | HandshakeFailed
+    | Stream
+    | Reject
     | StreamStartsAt
     | Closed
     | Confirmed

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ringmq.ha import slave_events as events
-from ringmq.ha.control_messages import Master, MessageError, command_of, news_bytes
+from ringmq.ha.control_messages import Master, MessageError, Verdict, command_of, news_bytes
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ha.master_calls import MasterCalls
 from ringmq.ha.received_bodies import ReceivedBodies
@@ -111,8 +111,13 @@ class SlaveShell:
             except MessageError as error:
                 log.error("a command of control is ignored: %s", error)
                 continue
-            if isinstance(order, Master):
-                self._step(events.MasterIs(order.ha, order.broker))
+            match order:
+                case Master(ha=ha, broker=broker):
+                    self._step(events.MasterIs(ha, broker))
+                case Verdict(attempt=attempt, why_not=""):
+                    self._step(events.Stream(attempt))
+                case Verdict(attempt=attempt, why_not=why):
+                    self._step(events.Reject(attempt, why))
 
     def _link_ended(self) -> events.Event:
         state = ffi.new("struct rmq_receiver_state *")

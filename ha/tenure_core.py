@@ -76,7 +76,7 @@ class TenureCore(TenureSlave):
     def _began(self, event: Began, now_ms: int) -> list[Effect]:
         self._published, is_master = event.word, self.record.is_master
         left = None if event.word is None else event.word.state
-        self._is_sure &= left is None  # a dead control may have seen a failed sync
+        self._is_sure &= left is None or event.is_first  # a dead control may have seen a failed sync
         if left is TenureState.YIELDING:
             return self._yield(now_ms)
         if left is TenureState.MASTER and is_master:

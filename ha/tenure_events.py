@@ -48,9 +48,11 @@ class Peer(Struct, frozen=True):
 
 
 class Began(Struct, frozen=True):
-    """The store is open, and control runs. word: the tenure that a dead control has left, None at a start."""
+    """The store is open, and control runs. word: the tenure that is published, None: none is yet. is_first: the first
+    control of this start, so no dead one has seen a failed sync."""
 
     word: Tenure | None = None
+    is_first: bool = False
 
 
 class Promote(Struct, frozen=True):

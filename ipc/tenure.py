@@ -63,6 +63,11 @@ AS_MASTER = Tenure(TenureState.MASTER)
 _FOLLOWING = frozenset({TenureState.SLAVE, TenureState.TAKING})
 
 
+def tenure_of(marks: HasTenure) -> Tenure:
+    """The tenure that is published."""
+    return Tenure.of(int(marks.tenure))
+
+
 def epoch_of(marks: HasTenure) -> int:
     """The epoch of the tenure."""
     return int(marks.tenure) >> STATE_BITS

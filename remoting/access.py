@@ -112,6 +112,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.HA_HANDSHAKE: Access.REPLICATION,
     RequestCode.HA_READ_LOG: Access.REPLICATION,
     RequestCode.POP_PROGRESS: Access.REPLICATION,
+    RequestCode.HA_TENURE: Access.REPLICATION,
 }
 """Request code -> its class on the broker."""
 

@@ -1,13 +1,62 @@
-"""The properties that name the role of a broker, as its tenure file has them (`store/tenure_file.py`)."""
+"""The role of a broker by its configuration, and by its tenure file (`store/tenure_file.py`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+from msgspec import Struct
+
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.first_tenure import role_words, starts_as_slave
 from ringmq.ha.epochs import slave_id
-from ringmq.store.tenure_file import TENURE_FILE, Owner, TenureRecord
+from ringmq.remoting.route import MASTER_ID
+from ringmq.store.tenure_file import TENURE_FILE, Owner, Policy, TenureRecord
+
+
+class FirstRole(Struct, frozen=True):
+    """The role that a configuration names, for worker control: its properties have that of the file.
+
+    epoch: of the file, 0 without one. is_sure: see `tenure_file.Found`.
+    """
+
+    owner: Owner
+    broker_role: str
+    epoch: int = 0
+    is_sure: bool = True
+
+    @property
+    def is_master(self) -> bool:
+        """True if the configuration names a master."""
+        return self.owner.broker_id == MASTER_ID
+
+    @classmethod
+    def of(cls, config: BrokerConfig, epoch: int = 0, *, is_sure: bool = True) -> FirstRole:
+        """That of this configuration, before the file changes it."""
+        return cls(owner_of(config), config.broker_role, epoch, is_sure)
+
+    def to_parameter(self) -> str:
+        """For the specification of a worker."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def of_parameter(cls, text: str) -> FirstRole:
+        """The value in a specification."""
+        return msgspec.json.decode(text, type=cls)
+
+    def policy(self, config: BrokerConfig) -> Policy:
+        """The policy of this broker as a master. `config`: the one in use."""
+        properties = {
+            "brokerRole": "SYNC_MASTER" if self.broker_role == "SYNC_MASTER" else "ASYNC_MASTER",
+            "replicationPolicy": config.replication_policy,
+            "replicaPolicy": config.replica_policy,
+            "inSyncReplicas": config.in_sync_replicas,
+            "minInSyncReplicas": config.min_in_sync_replicas,
+            "totalReplicas": config.total_replicas,
+            "enableAutoInSyncReplicas": config.enable_auto_in_sync_replicas,
+            "haAllowedNetworks": config.ha_allowed_networks,
+        }
+        return msgspec.convert(properties, Policy)
 
 
 def owner_of(config: BrokerConfig) -> Owner:

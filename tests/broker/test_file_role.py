@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import difference, owner_of, with_role
+from ringmq.broker.config.file_role import FirstRole, difference, owner_of, with_role
 from ringmq.broker.config.relations import changed, contradictions
 from ringmq.broker.start_error import StartError
 from ringmq.broker.start_files import take_role
@@ -18,10 +18,11 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_STORE_REFUSED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.ha_bodies import HaStatus
-from ringmq.store.tenure_file import Policy, TenureRecord, write_tenure
+from ringmq.store.tenure_file import EpochStart, Policy, TenureRecord, read_tenure, write_tenure
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -41,7 +42,7 @@ def config_of(root: Path, **values: str) -> BrokerConfig:
 def test_without_a_file_the_configuration_counts(tmp_path: Path) -> None:
     for values in ({}, {"brokerRole": "SLAVE", "brokerId": "1"}):
         config = config_of(tmp_path, **values)
-        assert take_role(config) == (config, 0)
+        assert take_role(config) == (config, FirstRole.of(config))
 
 
 def test_a_promoted_slave_starts_as_a_master_with_the_policy_of_the_last_one() -> None:
@@ -79,15 +80,16 @@ def test_the_file_of_another_broker_does_not_count(tmp_path: Path, caplog: pytes
     other = config_of(tmp_path, brokerRole="SLAVE", brokerId="2")
     write_tenure(tmp_path, owner_of(other), TenureRecord(True, EPOCH))
     config = config_of(tmp_path, brokerRole="SLAVE", brokerId="1")
-    assert take_role(config) == (config, 0)
+    assert take_role(config) == (config, FirstRole.of(config))
     assert "is of broker 2 of broker-a" in caplog.text
 
 
 def test_a_difference_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = config_of(tmp_path)
     write_tenure(tmp_path, owner_of(config), TenureRecord(False, EPOCH))
-    taken, epoch = take_role(config)
-    assert (taken.broker_role, epoch) == ("SLAVE", EPOCH)
+    taken, first = take_role(config)
+    assert first.is_master and first == FirstRole.of_parameter(first.to_parameter())
+    assert (taken.broker_role, first.epoch) == ("SLAVE", EPOCH)
     assert "brokerRole = ASYNC_MASTER and brokerId = 0 do not count" in caplog.text
 
 
@@ -140,3 +142,29 @@ def test_a_promoted_slave_starts_as_a_master_of_its_epoch(tmp_path: Path) -> Non
         broker.signal_worker("control", signal.SIGKILL)
         serves_as_master(broker)
         assert broker.stop() == EXIT_CLEAN
+
+
+def test_two_brokers_with_their_roles_exchanged_replicate(tmp_path: Path) -> None:
+    """The slave notes the epoch of its master before it reports. Both go on so after another start."""
+    shared = {**SMALL, "haAllowedNetworks": "127.0.0.0/8"}
+    promoted = {**shared, "brokerRole": "SLAVE", "brokerId": "1"}
+    new, old = tmp_path / "new", tmp_path / "old"
+    history = (EpochStart(EPOCH, 0),)
+    write_tenure(new, owner_of(config_of(new, **promoted)), TenureRecord(True, EPOCH, history=history))
+    write_tenure(old, owner_of(config_of(old)), TenureRecord(False, EPOCH - (1 << 16)))
+    for body in (b"first", b"second"):
+        with (
+            RunningBroker(new, promoted) as master,
+            RunningBroker(old, shared, namesrv=master.namesrv) as slave,
+        ):
+            with RawClient(master.address) as client:
+                assert client.send(SYSTEM_TOPIC, body).code == ResponseCode.SUCCESS
+            wait_until(lambda: end(old) == end(new) > 0, "the slave has the message")
+            record = read_tenure(old, owner_of(config_of(old))).record
+            assert record is not None
+            assert (record.epoch, record.history, record.master.broker) == (EPOCH, history, master.address)
+            assert slave.stop() == master.stop() == EXIT_CLEAN
+
+
+def end(root: Path) -> int:
+    return read_watermarks(root).append_offset

@@ -18,7 +18,7 @@ def answer(verdict: str, offset: int = 0, *, confirm_offset: int = 0, start_id: 
 
 
 class FakeMasterBroker(FrameServer):
-    """Serves connections from threads; `claims` are what slaves have said, in order."""
+    """Serves connections from threads; `claims` are what slaves have said, in order. It knows no epochs."""
 
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
@@ -26,7 +26,8 @@ class FakeMasterBroker(FrameServer):
         super().__init__()
 
     def answer(self, request: RemotingCommand) -> RemotingCommand:
-        assert request.code == RequestCode.HA_HANDSHAKE
+        if request.code != RequestCode.HA_HANDSHAKE:
+            return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         claim = handshake.claim_of(bytes(request.body))
         self.claims.append(claim)
         said = self.decide(claim)

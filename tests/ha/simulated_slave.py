@@ -7,6 +7,7 @@ from typing import Any
 
 from ringmq.ha import slave_core as core_module
 from ringmq.ha import slave_events as events
+from ringmq.ha.control_messages import AcceptedNews
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import MASTER_UNKNOWN_MS, State
@@ -169,6 +170,8 @@ class SimulatedSlave:
                         tail=self.log.windows(end if windows_end is None else windows_end),
                     )
                 )
+            case events.NotifyControl(news=AcceptedNews(attempt=attempt)):
+                self.world.after_ms(self.world.random.uniform(0, 5), self._agreed, attempt, self.process)
             case events.StartTransfer():
                 self._report()
             case events.Disconnect():
@@ -188,6 +191,11 @@ class SimulatedSlave:
                 else:
                     self.log.rebase(index)
                 self.world.after_ms(RESTART_MS, self.start)
+
+    def _agreed(self, attempt: int, process: int) -> None:
+        """Control has noted the epoch."""
+        if self.alive and process == self.process:
+            self.step(events.Stream(attempt))
 
     def read(self) -> None:
         """What consumers may see here now; nothing more than the master has confirmed unless it is silent for long."""

@@ -5,6 +5,7 @@ import logging
 from msgspec.structs import replace
 
 from ringmq.ha import slave_events as events
+from ringmq.ha.control_messages import AcceptedNews
 from ringmq.ha.handshake import HandshakeAnswer
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
@@ -20,12 +21,21 @@ class SlaveStage:
     def __init__(self, scenario: Scenario) -> None:
         self.snapshot = events.Snapshot(0, 0, 0)
         self.core = SlaveCore(HaSettings.from_properties(scenario.properties), self.snapshot)
+        self.has_control = True
+        """Control lets the slave follow each master, within the step that asks for it."""
 
     def play(self, event: str, now_ms: int) -> list[str]:
         return phrase.perform(self, event, now_ms)
 
     def step(self, event: events.Event, now_ms: int) -> list[str]:
-        return [self.said(effect) for effect in self.core.step(event, now_ms)]
+        said = []
+        for effect in self.core.step(event, now_ms):
+            match effect:
+                case events.NotifyControl(news=AcceptedNews(attempt=attempt)) if self.has_control:
+                    said += self.step(events.Stream(attempt), now_ms)
+                case _:
+                    said.append(self.said(effect))
+        return said
 
     @staticmethod
     def said(effect: events.Effect) -> str:
@@ -113,6 +123,22 @@ def _handshake_failed(stage: SlaveStage, now_ms: int, why: str) -> list[str]:
 @phrase(r"the stream starts at (?P<offset>\d+)")
 def _stream_starts_at(stage: SlaveStage, now_ms: int, offset: int) -> list[str]:
     return stage.step(events.StreamStartsAt(offset), now_ms)
+
+
+@phrase(r"control is away")
+def _no_control(stage: SlaveStage, now_ms: int) -> list[str]:
+    stage.has_control = False
+    return []
+
+
+@phrase(r"control agrees to attempt (?P<attempt>\d+)")
+def _stream(stage: SlaveStage, now_ms: int, attempt: int) -> list[str]:
+    return stage.step(events.Stream(attempt), now_ms)
+
+
+@phrase(r"control rejects attempt (?P<attempt>\d+): (?P<why>.+)")
+def _reject(stage: SlaveStage, now_ms: int, attempt: int, why: str) -> list[str]:
+    return stage.step(events.Reject(attempt, why), now_ms)
 
 
 @phrase(r"closed: (?P<why>.+)")

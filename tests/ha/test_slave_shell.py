@@ -14,7 +14,7 @@ from golden_streams import FILE_BYTES, LOG_END, master_log
 from receiver_kit import frames
 
 from ringmq.ha import handshake, slave_core, slave_shell
-from ringmq.ha.control_messages import LinkNews, Master, command_bytes, news_of
+from ringmq.ha.control_messages import AcceptedNews, LinkNews, Master, Verdict, command_bytes, news_of
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
@@ -63,6 +63,10 @@ class Slave:
             "storePathRootDir": str(root), "brokerIP1": "127.0.0.1", "listenPort": "10911", "brokerRole": "SLAVE",
             "brokerId": "1", "mappedFileSizeCommitLog": str(FILE_BYTES), "haRoom": "east", **more,
         }  # fmt: skip
+        self._tell_control, self.plane.ha_event_put = self.plane.ha_event_put, self._hear  # type: ignore[method-assign]
+        self.accepted: list[AcceptedNews] = []
+        self.why_not = ""
+        """The reason for which control rejects each master."""
         self.shell = SlaveShell(self.plane, properties, self.receiver)
         self.status: int | None = None
         self._thread = threading.Thread(target=self._run)
@@ -70,6 +74,14 @@ class Slave:
 
     def _run(self) -> None:
         self.status = self.shell.run()
+
+    def _hear(self, data: bytes) -> bool:
+        """Control's answer to an accepted slave. Other events go on."""
+        news = news_of(data)
+        if not isinstance(news, AcceptedNews):
+            return self._tell_control(data)
+        self.accepted.append(news)
+        return self.plane.ha_command_put(command_bytes(Verdict(news.attempt, self.why_not)))
 
     def follow(self, master: FakeMaster, broker: FakeMasterBroker | None = None) -> None:
         """What control orders when it knows the master."""
@@ -306,3 +318,17 @@ def test_a_fault_of_the_store_ends_the_link_until_it_is_over(
         slave.marks.store_fault = 0
         wait_until(lambda: master.last_report == LOG_END, "it goes on")
         assert len(master.reports) == 2
+
+
+@pytest.mark.parametrize("is_stock", [False, True])
+def test_control_decides_before_the_first_report(tmp_path: Path, is_stock: bool) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: None if is_stock else answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.why_not = "an older epoch"
+        slave.follow(master, broker)
+        wait_until(lambda: "held" in slave.link_events(), "control is told of the rejected master")
+        assert slave.accepted[0] == AcceptedNews(1, master.address, broker.address, is_stock)
+        assert not any(master.reports)

@@ -26,18 +26,20 @@ from ringmq.ha.slave_events import (
     MasterIs,
     NotifyControl,
     NotSupported,
+    Reject,
     RestartStore,
     Snapshot,
     StartTransfer,
     StoreFault,
     StoreRecovered,
+    Stream,
     StreamStartsAt,
     Tick,
 )
 from ringmq.ipc.transitions import Kind
 from tests.ha.slave_machine import SLAVE
 
-IDLE, WAITING, CONNECTING, HANDSHAKE, TRANSFER, FAULTY, RESTARTING = State
+IDLE, WAITING, CONNECTING, HANDSHAKE, ACCEPTED, TRANSFER, FAULTY, RESTARTING = State
 HOST, FILE_BYTES, SOON_MS, LATE_MS = "10.0.0.1", 4096, 1, 60_000
 MASTER, NOWHERE, UNNAMED = MasterIs("m:2", "m:1"), MasterIs("", ""), MasterIs("m:2", "")
 EMPTY, LOG, UNFLUSHED = Snapshot(0, 0, 0), Snapshot(0, 100, 100), Snapshot(0, 100, 50)
@@ -61,7 +63,8 @@ def core_in(
         WAITING: [master, *([REFUSED] * (2 - tries))],
         CONNECTING: to_connecting,
         HANDSHAKE: [*to_connecting, CONNECTED],
-        TRANSFER: [*to_connecting, CONNECTED, *([answer(handshake.ACCEPT)] if master.broker else [])],
+        ACCEPTED: [*to_connecting, CONNECTED, answer(handshake.ACCEPT)],
+        TRANSFER: [*to_connecting, CONNECTED, *([answer(handshake.ACCEPT)] if master.broker else []), Stream(1)],
         FAULTY: [master, StoreFault("full")],
         RESTARTING: [*to_connecting, CONNECTED, answer(handshake.CUT, 50)],
     }  # fmt: skip
@@ -96,7 +99,7 @@ CASES: list[tuple[State, Event, list[type], State, int, dict[str, Any]]] = [
     (CONNECTING, TICK, [Disconnect, Connect], CONNECTING, LATE_MS, {}),
     (CONNECTING, TICK, [Limit, Disconnect], WAITING, LATE_MS, {"tries": 1}),
     (CONNECTING, CONNECTED, [Handshake], HANDSHAKE, SOON_MS, {}),
-    (CONNECTING, CONNECTED, [Limit, StartTransfer, NotifyControl], TRANSFER, SOON_MS, {"master": UNNAMED}),
+    (CONNECTING, CONNECTED, [NotifyControl], ACCEPTED, SOON_MS, {"master": UNNAMED}),
     (
         CONNECTING, CONNECTED, [Disconnect, NotifyControl], WAITING, LATE_MS,
         {"master": UNNAMED, "namesrvAddr": "n:9876"},
@@ -112,19 +115,31 @@ CASES: list[tuple[State, Event, list[type], State, int, dict[str, Any]]] = [
     (HANDSHAKE, TICK, [Disconnect, Connect], CONNECTING, LATE_MS, {}),
     (HANDSHAKE, TICK, [Disconnect, Limit], WAITING, LATE_MS, {"tries": 1}),
     (HANDSHAKE, answer(handshake.COMPARE, 50), [Handshake], HANDSHAKE, SOON_MS, {}),
-    (HANDSHAKE, answer(handshake.ACCEPT), [Limit, StartTransfer, NotifyControl], TRANSFER, SOON_MS, {}),
+    (HANDSHAKE, answer(handshake.ACCEPT), [NotifyControl], ACCEPTED, SOON_MS, {}),
     (HANDSHAKE, answer(handshake.START_AT, FILE_BYTES), [Disconnect, RestartStore], RESTARTING, SOON_MS, {}),
     (HANDSHAKE, answer(handshake.CUT, 50), [Disconnect, RestartStore], RESTARTING, SOON_MS, {}),
     (HANDSHAKE, answer(handshake.CUT, 101), [Disconnect], WAITING, SOON_MS, {}),
     (HANDSHAKE, answer(handshake.CUT, 50), [Disconnect, NotifyControl], WAITING, SOON_MS, {"haAllowedNetworks": ""}),
     (HANDSHAKE, answer(handshake.HOLD, 50), [Disconnect, Limit, NotifyControl], WAITING, SOON_MS, {}),
     (HANDSHAKE, answer(handshake.REFUSE), [Disconnect], WAITING, SOON_MS, {}),
-    (HANDSHAKE, NotSupported(), [Limit, StartTransfer, NotifyControl], TRANSFER, SOON_MS, {}),
+    (HANDSHAKE, NotSupported(), [NotifyControl], ACCEPTED, SOON_MS, {}),
     (HANDSHAKE, HandshakeFailed("no"), [Disconnect, Connect], CONNECTING, SOON_MS, {}),
     (HANDSHAKE, HandshakeFailed("no"), [Disconnect], WAITING, SOON_MS, {"tries": 1}),
     (HANDSHAKE, Closed("reset"), [Connect], CONNECTING, SOON_MS, {}),
     (HANDSHAKE, Closed("reset"), [], WAITING, SOON_MS, {"tries": 1}),
     (HANDSHAKE, StoreFault("full"), [Disconnect], FAULTY, SOON_MS, {}),
+    (ACCEPTED, NOWHERE, [Disconnect], IDLE, SOON_MS, {}),
+    (ACCEPTED, MasterIs("m:2", ""), [], ACCEPTED, SOON_MS, {}),
+    (ACCEPTED, MasterIs("n:2", "n:1"), [Disconnect, Connect], CONNECTING, SOON_MS, {}),
+    (ACCEPTED, MasterIs("n:2", ""), [Disconnect], WAITING, SOON_MS, {"namesrvAddr": "n:9876"}),
+    (ACCEPTED, TICK, [], ACCEPTED, SOON_MS, {}),
+    (ACCEPTED, TICK, [Disconnect, Connect], CONNECTING, LATE_MS, {}),
+    (ACCEPTED, TICK, [Disconnect], WAITING, LATE_MS, {"tries": 1}),
+    (ACCEPTED, Stream(1), [Limit, StartTransfer, NotifyControl], TRANSFER, SOON_MS, {}),
+    (ACCEPTED, Stream(0), [], ACCEPTED, SOON_MS, {}),
+    (ACCEPTED, Reject(1, "old"), [Disconnect, NotifyControl], WAITING, SOON_MS, {}),
+    (ACCEPTED, Reject(0, "old"), [], ACCEPTED, SOON_MS, {}),
+    (ACCEPTED, StoreFault("full"), [Disconnect], FAULTY, SOON_MS, {}),
     (TRANSFER, NOWHERE, [Disconnect, NotifyControl], IDLE, SOON_MS, {}),
     (TRANSFER, UNNAMED, [], TRANSFER, SOON_MS, {}),
     (TRANSFER, MASTER, [Disconnect, NotifyControl, Connect], CONNECTING, SOON_MS, {"master": UNNAMED}),
@@ -153,6 +168,7 @@ CASES: list[tuple[State, Event, list[type], State, int, dict[str, Any]]] = [
 SAMPLES: list[Event] = [
     MASTER, TICK, CONNECTED, REFUSED, answer(handshake.ACCEPT), NotSupported(), HandshakeFailed("no"), Closed("reset"),
     StreamStartsAt(FILE_BYTES), Confirmed(150, "m1"), ConfirmFailed("no"), StoreFault("full"), StoreRecovered(),
+    Stream(1), Reject(1, "old"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,168 @@
+"""The shell of the core of this broker's role (`ha/tenure_core.py`) in control, for a role that is fixed at the start.
+
+It shows the role to brokers of the group, and notes the epoch of a master before this slave reports to it. A master
+describes itself by request 270010. A stock master, and a RingMQ that does not know the request, have epoch 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import FirstRole
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.outbound_calls import OutboundCalls, Outcome
+from ringmq.broker.replication.view import TRANSFER, ReplicationView
+from ringmq.ha.control_messages import REASON_CHARS_MAX, AcceptedNews, MessageError, Verdict
+from ringmq.ha.tenure_core import TenureCore
+from ringmq.ha.tenure_events import (
+    Accepted,
+    Began,
+    Effect,
+    Event,
+    FileFailed,
+    FileWritten,
+    Log,
+    Reject,
+    Stream,
+    Tick,
+    WriteFile,
+)
+from ringmq.ha.tenure_memory import Own
+from ringmq.ha.tenure_messages import SHOW, Group, Question, Showing, answer_of, question_body
+from ringmq.ipc.tenure import TenureState, tenure_of
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.store.tenure_file import Addresses, Found, TenureRecord, UnsyncedTenureError, write_tenure
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT_MS = 3000
+
+
+class TenureRole(Struct):
+    """The shell. `turn` takes the answers of masters."""
+
+    core: TenureCore
+    first: FirstRole
+    identity: Identity
+    live: LiveConfig
+    view: ReplicationView
+    calls: OutboundCalls
+    accepted: AcceptedNews | None = None
+    """The master that has accepted this slave, until worker ha has its verdict."""
+
+    @classmethod
+    def of(
+        cls,
+        first: FirstRole,
+        found: Found,
+        identity: Identity,
+        live: LiveConfig,
+        view: ReplicationView,
+        calls: OutboundCalls,
+    ) -> TenureRole:
+        """The role of a broker whose configuration names `first`, and that has found this file."""
+        own = Own(identity.address, first.owner.broker_id, first.is_master, first.policy(live.config))
+        return cls(TenureCore.of(own, found), first, identity, live, view, calls)
+
+    @property
+    def group(self) -> Group:
+        """The group of this broker."""
+        return Group(self.live.config.broker_cluster_name, self.live.config.broker_name)
+
+    def begin(self, now_ms: int, *, is_first: bool) -> None:
+        """Go on with the published tenure. is_first: this process is the first control of the start."""
+        self._step(Began(tenure_of(self.live.marks), is_first), now_ms)
+
+    def turn(self, now_ms: int) -> None:
+        """Do the due work."""
+        for outcome in self.calls.outcomes():
+            self._on_outcome(outcome, now_ms)
+        due_ms = self.core.due_ms
+        if due_ms is not None and now_ms >= due_ms:
+            self._step(Tick(), now_ms)
+
+    def close(self, timeout_s: float) -> None:
+        """End the calls."""
+        self.calls.close(timeout_s)
+
+    def showing(self) -> Showing:
+        """This broker as it shows itself."""
+        core, config = self.core, self.live.config
+        is_linked = self.live.follows_master and self.view.link().state == TRANSFER
+        addresses = Addresses(self.identity.address, self.identity.ha_address(config))
+        peer = core.describe(addresses, self.view.marks().append_offset, is_linked=is_linked)
+        return Showing(self.group, peer, core.record.policy, core.others, core.record.history)
+
+    def on_accepted(self, news: AcceptedNews, now_ms: int) -> None:
+        """A master has accepted this slave. Its epoch has to be known before the first report."""
+        self.accepted = news
+        if news.stock:
+            self._step(Accepted(Addresses(news.broker, news.master), is_stock=True), now_ms)
+            return
+        body = question_body(Question(SHOW, 0, self.group, self.showing().peer))
+        self.calls.call(news.broker, RemotingCommand.request(RequestCode.HA_TENURE, {}, body), ASK_TIMEOUT_MS)
+
+    def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
+        news = self.accepted
+        if news is None or news.broker != outcome.address:
+            return
+        master, answer = Addresses(news.broker, news.master), outcome.answer
+        if answer is not None and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._step(Accepted(master), now_ms)
+            return
+        if answer is None or outcome.error is not None:
+            self._answer(f"it does not show its epoch: {outcome.error}")
+            return
+        try:
+            showing = answer_of(bytes(answer.body))
+        except MessageError as error:
+            self._answer(f"it does not show its epoch: {error}")
+            return
+        if showing.group != self.group:
+            self._answer(f"it is of {showing.group.cluster}/{showing.group.broker_name}")
+        elif showing.peer.tenure.state is not TenureState.MASTER:
+            self._answer("it is no master any more")
+        else:
+            epoch = showing.peer.tenure.epoch
+            self._step(Accepted(master, epoch, showing.history, showing.policy, showing.peers), now_ms)
+
+    def _step(self, event: Event, now_ms: int) -> None:
+        self._perform(self.core.step(event, now_ms), now_ms)
+
+    def _perform(self, effects: Iterable[Effect], now_ms: int) -> None:
+        """The other effects change the role, or follow a change: a role that is fixed has them at its begin alone."""
+        for effect in effects:
+            match effect:
+                case WriteFile(record=record):
+                    self._step(self._written(record), now_ms)
+                case Stream():
+                    self._answer("")
+                case Reject(why=why):
+                    self._answer(why)
+                case Log(text=text, level=level):
+                    log.log(level, "%s", text)
+
+    def _written(self, record: TenureRecord) -> FileWritten | FileFailed:
+        try:
+            write_tenure(Path(self.live.config.store_path_root_dir), self.first.owner, record)
+        except OSError as error:
+            return FileFailed(str(error), is_old_kept=not isinstance(error, UnsyncedTenureError))
+        return FileWritten()
+
+    def _answer(self, why_not: str) -> None:
+        """Give ha the verdict. If its ring is full, ha tries the master again."""
+        news, self.accepted = self.accepted, None
+        if news is not None:
+            self.view.give(Verdict(news.attempt, why_not[:REASON_CHARS_MAX]))
+
+
+def default_role(config: BrokerConfig, identity: Identity, live: LiveConfig, view: ReplicationView) -> TenureRole:
+    """The role of a broker without a store: that of its configuration."""
+    return TenureRole.of(FirstRole.of(config), Found(), identity, live, view, OutboundCalls(lambda: None))

@@ -1,0 +1,197 @@
+"""The role in control: what it shows to its group, and the epoch of a master before a slave reports to it."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import FirstRole
+from ringmq.broker.config.relations import changed
+from ringmq.broker.outbound_calls import Outcome
+from ringmq.broker.replication import tenure_role
+from ringmq.broker.replication.tenure_role import TenureRole
+from ringmq.ha.control_messages import AcceptedNews, Verdict, command_of
+from ringmq.ha.epochs import Position
+from ringmq.ha.tenure_events import Peer
+from ringmq.ha.tenure_messages import PROMISE, SHOW, Group, Question, Showing, answer_body, answer_of, question_body
+from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.store.tenure_file import (
+    Addresses,
+    EpochStart,
+    Found,
+    Policy,
+    Promise,
+    TenureRecord,
+    UnsyncedTenureError,
+    read_tenure,
+)
+from tests.broker.fakes import START_MS, Harness, make_harness
+
+EPOCH = 3 << 16 | 2
+SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+MASTER = Addresses("10.0.0.2:10911", "10.0.0.2:10912")
+NEWS = AcceptedNews(7, MASTER.ha, MASTER.broker)
+GROUP = Group("GoldCluster", "wire-a")
+PEER = Peer(MASTER, 2, Tenure(TenureState.MASTER, EPOCH), Position(EPOCH, 8192))
+SHOWING = Showing(GROUP, PEER, Policy("SYNC_MASTER"), ("10.0.0.3:10911",), (EpochStart(EPOCH, 4096),))
+
+
+class Calls:
+    """Requests to peers, of which the test makes the outcomes."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, RemotingCommand]] = []
+        self.ended: list[Outcome] = []
+
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        self.asked.append((address, command))
+
+    def outcomes(self) -> list[Outcome]:
+        ended, self.ended = self.ended, []
+        return ended
+
+
+class Slave:
+    """Control of a slave that a master has accepted."""
+
+    def __init__(self, root: Path, found: Found = Found()) -> None:  # noqa: B008 - a frozen struct
+        self.harness = make_harness({**SLAVE, "storePathRootDir": str(root)})
+        broker, self.calls = self.harness.broker, Calls()
+        self.first = FirstRole.of(broker.config)
+        calls: Any = self.calls
+        self.role = TenureRole.of(self.first, found, broker.identity, broker.live, broker.replication.view, calls)
+        self.role.begin(START_MS, is_first=True)
+        self.root = root
+
+    def accepted(self, news: AcceptedNews = NEWS) -> None:
+        self.role.on_accepted(news, START_MS)
+
+    def answered(self, code: int, body: bytes = b"") -> None:
+        answer = SimpleNamespace(code=code, body=body)
+        error = f"answered {code}" if code else None
+        self.calls.ended.append(Outcome(MASTER.broker, error, answer, RequestCode.HA_TENURE))  # type: ignore[arg-type]
+        self.role.turn(START_MS)
+
+    def verdicts(self) -> list[Verdict]:
+        orders = [command_of(data) for data in self.harness.plane.ha_commands]
+        return [order for order in orders if isinstance(order, Verdict)]
+
+    def record(self) -> TenureRecord | None:
+        return read_tenure(self.root, self.first.owner).record
+
+
+def ask(harness: Harness, question: Question) -> RemotingCommand:
+    return harness.ask(RequestCode.HA_TENURE, body=question_body(question))
+
+
+@pytest.mark.parametrize("settings", [{}, SLAVE])
+def test_a_broker_shows_itself(settings: dict[str, str]) -> None:
+    harness = make_harness(settings)
+    harness.broker.role.begin(START_MS, is_first=True)
+    shown = answer_of(bytes(ask(harness, Question(SHOW, 0, GROUP, PEER)).body))
+    state = TenureState.SLAVE if settings else TenureState.MASTER
+    assert (shown.group, shown.peer.tenure) == (GROUP, Tenure(state))
+    assert shown.peer.broker_id == len(settings) // 2
+    assert shown.peer.addresses.broker == harness.broker.identity.address
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{", "Input data was truncated"),
+        (
+            question_body(Question(SHOW, 0, Group("GoldCluster", "wire-b"), PEER)),
+            "this broker is of GoldCluster/wire-a",
+        ),
+        (question_body(Question(PROMISE, EPOCH, GROUP, PEER)), "operation promise is not known, accepted: show"),
+    ],
+)
+def test_other_questions_are_refused(body: bytes, why: str) -> None:
+    answer = make_harness().ask(RequestCode.HA_TENURE, body=body)
+    assert answer.code == ResponseCode.INVALID_PARAMETER and why in str(answer.remark)
+
+
+def test_the_epoch_of_a_master_is_on_the_disk_before_the_verdict(tmp_path: Path) -> None:
+    slave = Slave(tmp_path)
+    slave.accepted()
+    [(address, command)] = slave.calls.asked
+    assert (address, command.code) == (MASTER.broker, RequestCode.HA_TENURE)
+    assert json.loads(command.body)["operation"] == SHOW
+    assert slave.verdicts() == [] and slave.record() is None
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING))
+    assert slave.verdicts() == [Verdict(7)]
+    record = slave.record()
+    assert record is not None
+    assert (record.is_master, record.epoch, record.policy, record.master) == (False, EPOCH, SHOWING.policy, MASTER)
+    assert record.history == SHOWING.history and record.peers == (MASTER.broker, "10.0.0.3:10911")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_role_that_never_changed_needs_no_file(tmp_path: Path, is_old: bool) -> None:
+    """Also if the master is older than this request."""
+    slave = Slave(tmp_path)
+    slave.accepted()
+    peer = Peer(MASTER, 0, Tenure(TenureState.MASTER), Position(0, 8192))
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED if is_old else ResponseCode.SUCCESS
+    slave.answered(code, answer_body(Showing(GROUP, peer)))
+    assert slave.verdicts() == [Verdict(7)] and slave.record() is None
+
+
+def test_a_stock_master_is_followed_without_a_question(tmp_path: Path) -> None:
+    slave = Slave(tmp_path)
+    slave.accepted(AcceptedNews(7, MASTER.ha, "", stock=True))
+    assert slave.verdicts() == [Verdict(7)] and not slave.calls.asked
+
+
+@pytest.mark.parametrize(
+    ("showing", "why"),
+    [
+        (SHOWING, f"has epoch {EPOCH}, this broker knows epoch {EPOCH + 1}"),
+        (Showing(Group("GoldCluster", "wire-b"), PEER), "it is of GoldCluster/wire-b"),
+        (Showing(GROUP, Peer(MASTER, 2, Tenure(TenureState.YIELDING, EPOCH), Position(0, 0))), "it is no master"),
+    ],
+)
+def test_other_masters_are_not_followed(tmp_path: Path, showing: Showing, why: str) -> None:
+    known = TenureRecord(False, 5, promises=(Promise(EPOCH + 1, "10.0.0.3:10911"),))
+    slave = Slave(tmp_path, Found(known))
+    slave.accepted()
+    slave.answered(ResponseCode.SUCCESS, answer_body(showing))
+    [verdict] = slave.verdicts()
+    assert why in verdict.why_not
+
+
+@pytest.mark.parametrize(("code", "body"), [(ResponseCode.NO_PERMISSION, b""), (ResponseCode.SUCCESS, b"{}")])
+def test_a_master_that_shows_nothing_is_not_followed(tmp_path: Path, code: int, body: bytes) -> None:
+    slave = Slave(tmp_path)
+    slave.accepted()
+    slave.answered(code, body)
+    [verdict] = slave.verdicts()
+    assert "it does not show its epoch" in verdict.why_not
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), UnsyncedTenureError(5, "Input/output error")]
+)
+def test_without_a_file_the_slave_does_not_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    slave = Slave(tmp_path)
+    monkeypatch.setattr(tenure_role, "write_tenure", fails)
+    slave.accepted()
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING))
+    assert slave.verdicts() == [Verdict(7, "the tenure file cannot be written")]
+
+
+def test_the_policy_of_a_demoted_master_is_that_of_its_configuration() -> None:
+    config = changed(BrokerConfig(), {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"})
+    first = FirstRole.of(config)
+    as_slave = changed(config, {"brokerRole": "SLAVE", "brokerId": "2"})
+    assert first.policy(as_slave) == Policy("SYNC_MASTER", in_sync_replicas=2)
