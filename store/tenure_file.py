@@ -8,6 +8,12 @@
 Without the file brokerRole and brokerId of the configuration count. With it they do not, so a file that cannot be read
 ends the start: a broker that was demoted would be a master again.
 
+A death leaves the old file or the new one:
+
+    tenure-written    the old one. The next write replaces the temporary file.
+    tenure-replaced   the new one. After a power cut either may be there. No word and no peer shows the new role yet.
+    tenure-synced     the new one. The next process goes on by it.
+
 The owner is the broker of the configuration. The copy of a store that became another broker's has the file of the
 other one. Then the configuration counts, and of the file only what is true for each copy of the log.
 """
@@ -24,6 +30,7 @@ from msgspec import Meta, Struct
 from ringmq.fastjson.files import read_json_file
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, moved_away
+from ringmq.store.crash_points import passed
 from ringmq.store.markers import failed_cause, sync_directory
 from ringmq.store.safe_files import open_to_write, write_new_file
 
@@ -168,11 +175,14 @@ def write_tenure(root: Path, owner: Owner, record: TenureRecord) -> None:
     content = {"version": VERSION, "owner": msgspec.to_builtins(owner), **msgspec.to_builtins(record)}
     temporary = path.with_name(TENURE_FILE + ".tmp")
     write_new_file(temporary, msgspec.json.encode(content))
+    passed("tenure-written")
     temporary.replace(path)
+    passed("tenure-replaced")
     try:
         sync_directory(path.parent)
     except OSError as error:
         raise UnsyncedTenureError(error.errno, error.strerror, str(path.parent)) from error
+    passed("tenure-synced")
 
 
 def _sync(path: Path) -> None:

@@ -1,8 +1,11 @@
 """The file of the role: what is written is read, and a file that cannot count never makes a master."""
 
+import contextlib
 import errno
 import json
 import os
+import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,7 @@ RECORD = TenureRecord(
     history=(EpochStart(65537, 4096),),
     promises=(Promise(131074, "10.0.0.3:10911"),),
 )
+POINTS = ["tenure-written", "tenure-replaced", "tenure-synced"]
 TOO_MANY_PROMISES = [[epoch, "h:1"] for epoch in range(9)]
 
 
@@ -157,6 +161,27 @@ def test_a_copied_store_does_not_inherit_the_role(tmp_path: Path, owner: Owner, 
     assert found.record is None
     assert found.copied == (RECORD if is_of_group else None)
     assert "is of broker 1 of broker-a in DefaultCluster, so the role is that of brokerRole" in found.note
+
+
+@pytest.mark.parametrize(("point", "is_new"), list(zip(POINTS, (False, True, True), strict=True)))
+def test_a_death_leaves_one_of_the_files(tmp_path: Path, point: str, is_new: bool) -> None:
+    new = TenureRecord(is_master=False, epoch=131073)
+    write_tenure(tmp_path, OWNER, RECORD)
+    pid = os.fork()
+    if not pid:
+        tenure_file.passed = lambda step: os.kill(os.getpid(), signal.SIGKILL) if step == point else None
+        with contextlib.suppress(BaseException):
+            write_tenure(tmp_path, OWNER, new)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    assert read_tenure(tmp_path, OWNER) == Found(new if is_new else RECORD)
+    write_tenure(tmp_path, OWNER, new)
+    assert read_tenure(tmp_path, OWNER) == Found(new)
+
+
+def test_each_crash_point_is_told_and_tried() -> None:
+    source = Path(tenure_file.__file__).read_text()
+    assert re.findall(r'passed\("([^"]+)"\)', source) == re.findall(r"^    (tenure-\w+) ", source, re.M) == POINTS
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
