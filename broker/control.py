@@ -37,7 +37,7 @@ from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.broker.worker_asks import LOOK_MS, WorkerAsks
-from ringmq.ha.control_messages import AcceptedNews, MessageError, news_of
+from ringmq.ha.control_messages import AcceptedNews, LinkNews, MessageError, news_of
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.errors import PlaneFullError
@@ -258,6 +258,8 @@ class ControlLoop:
             if isinstance(news, AcceptedNews):
                 self._guard("the tenure file", lambda: self.broker.role.on_accepted(news, now_ms))
                 return
+            if isinstance(news, LinkNews):
+                self.broker.role.on_link()
             with self.broker.audit.caused_by("worker ha", "log of a slave"):
                 self.broker.replication.take_news(news)
         except MessageError as error:

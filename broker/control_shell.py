@@ -105,7 +105,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
     slave = slave_of(plane, broker, root, persistence) if follows else None
-    broker.role = role_of(spec, plane, broker, root)
+    broker.role = role_of(spec, plane, broker, root, slave)
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
@@ -114,12 +114,13 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         raise SystemExit(EXIT_RESTART_STORE)
 
 
-def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path) -> TenureRole:
+def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, slave: SlaveRole | None) -> TenureRole:
     """The role of this broker by its tenure file. Raises ConfigFileError."""
     first = FirstRole.of_parameter(spec.extra["first_role"])
-    calls = OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
+    calls, peer_calls = (OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)) for _ in range(2))
     found, view = read_tenure(root, first.owner), broker.replication.view
-    role = TenureRole.of(first, found, broker.identity, broker.live, view, calls)
+    role = TenureRole.of(first, found, broker.identity, broker.live, view, calls, peer_calls)
+    role.link = slave
     role.begin(now_ms(), is_first=first.is_sure and plane.role(spec.role).generation <= 1)
     return role
 

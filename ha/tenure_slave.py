@@ -90,11 +90,15 @@ class TenureSlave(TenureMemory):
         peer = event.peer
         shown = (peer.tenure.epoch, peer.taking, peer.promised)
         self._seen = max((self._seen, *(epoch for epoch in shown if epoch != self.taking)))
-        if event.round == self._round:
+        if self._is_answer(event):
             self._answers[peer.addresses.broker] = peer
         if peer.tenure.epoch > (self._rival.tenure.epoch if self._rival else self.record.epoch):
             self._rival = peer
         return []
+
+    def _is_answer(self, event: PeerSeen) -> bool:
+        """True for an answer to the newest questions. A peer's own question may have been on its way for long."""
+        return event.round == self._round > 0
 
     def _peer_of_slave(self, event: PeerSeen, now_ms: int) -> list[Effect]:
         """A newer master may have been promoted, or the peer does not need the promise of this slave."""
@@ -102,7 +106,7 @@ class TenureSlave(TenureMemory):
         peer, self._rival = event.peer, None
         if peer.tenure.state is TenureState.MASTER and peer.tenure.epoch > self.record.epoch:
             return [Follow(peer.addresses)]
-        epoch = tenure_records.needless_promise(self.record, peer) if event.round == self._round else 0
+        epoch = tenure_records.needless_promise(self.record, peer) if self._is_answer(event) else 0
         return self._forget(epoch, now_ms) if epoch else []
 
     def _promise(self, event: PromiseAsked, now_ms: int) -> list[Effect]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from ringmq.broker.replication.tenure_role import TenureRole
 from ringmq.broker.requests.request import Answer, Request
 from ringmq.ha.control_messages import MessageError
-from ringmq.ha.tenure_messages import SHOW, answer_body, question_of
+from ringmq.ha.tenure_messages import answer_body, question_of
 from ringmq.remoting.codes import ResponseCode
 
 
@@ -17,7 +17,7 @@ class RoleRequests(Struct, frozen=True):
     role: TenureRole
 
     def show(self, request: Request) -> Answer:
-        """270010. A role that is fixed gives no promise."""
+        """270010. A promise is on the disk before its answer."""
         try:
             question = question_of(bytes(request.command.body))
         except MessageError as error:
@@ -26,7 +26,7 @@ class RoleRequests(Struct, frozen=True):
         if question.group != group:
             remark = f"this broker is of {group.cluster}/{group.broker_name}"
             return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-        if question.operation != SHOW:
-            remark = f"operation {question.operation} is not known, accepted: {SHOW}"
-            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        why = self.role.take_question(question, request.connection.host, request.now_ms)
+        if why:
+            return request.reply(ResponseCode.NO_PERMISSION, why)
         return request.reply(body=answer_body(self.role.showing()))

@@ -43,6 +43,11 @@ class MasterFinder(Struct):
         """Forget the earlier answer of a name server that does not answer any more."""
         self._answers.pop(name_server, None)
 
+    def suggest(self, master: Master) -> None:
+        """A peer has shown this master. The next answer of a name server replaces it. haMasterAddress stays."""
+        if master.ha and not self.fixed_ha and master.broker != self.own_address:
+            self.master = master
+
     def on_answer(self, name_server: str, ext_fields: Mapping[str, str] | None) -> bool:
         """Apply the answer of a name server. True if the master's address has changed."""
         try:

@@ -26,6 +26,7 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import TRANSFER
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.offsets import CommitKey
+from ringmq.ha.control_messages import Master
 from ringmq.ha.slave_sync import Ask, ConsumerOffsets, FileText, RequestModes, SlaveSync
 from ringmq.ipc.audit import Kind
 from ringmq.ipc.errors import PlaneFullError
@@ -45,6 +46,7 @@ late that the master is gone, or back.
 HAND_OVER_TIMEOUT_MS = 3000
 SILENT_MS = 60_000
 """Time between two lines about troubles with one progress."""
+NOTHING_ORDERED = Master(""), -1
 NO_TROUBLE = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SLAVE_NOT_AVAILABLE)
 """Answers of a master that knows no such progress, that is a slave by now, or that waits for a slave's log."""
 
@@ -116,7 +118,8 @@ class SlaveRole:
         self._asks_for: SlaveProgress | None = None
         """The progress that the request is about. None: it is about tables."""
         self._handing_over: deque[CommitKey] = deque()
-        self._ordered_generation: int | None = None
+        self._is_following = True
+        self._ordered: tuple[Master, int] = NOTHING_ORDERED
         self._failing: dict[str, str] = {}
         """The trouble of each table and each progress that is logged already."""
         self._silent_until_ms: dict[str, int] = {}
@@ -137,7 +140,6 @@ class SlaveRole:
             audit = self._replication.audit
             with audit.caused_by(outcome.address, code_name(RequestCode.REGISTER_BROKER)):
                 audit.add(Kind.ROLE, "master of this slave", asdict(before), asdict(self._finder.master))
-            self._ordered_generation = None
 
     def turn(self, now_ms: int, ha_generation: int) -> None:
         """Pass the master's address to ha and the readers, and go on with the synchronisation."""
@@ -179,10 +181,20 @@ class SlaveRole:
         self._calls.close(timeout_s)
 
     def _order(self, ha_generation: int) -> None:
-        """Send the master's address to ha. A restarted ha has forgotten it."""
-        master = self._finder.master
-        if master.ha and ha_generation != self._ordered_generation and self._replication.view.give(master):
-            self._ordered_generation = ha_generation
+        """Send the master's address to ha, or withdraw it. A restarted ha has forgotten it."""
+        wanted = (self._finder.master if self._is_following else Master(""), ha_generation)
+        is_change = wanted != self._ordered and (wanted[0].ha or self._ordered[0].ha)
+        if is_change and self._replication.view.give(wanted[0]):
+            self._ordered = wanted
+
+    def follow(self, master: Master) -> None:
+        """Look for a master. The known one, unless its ha port is "" or haMasterAddress is set."""
+        self._is_following = True
+        self._finder.suggest(master)
+
+    def unfollow(self) -> None:
+        """Leave the master, and look for none."""
+        self._is_following = False
 
     # ---- what the master answers ----
 

@@ -1,6 +1,7 @@
 """The shell of the core of this broker's role (`ha/tenure_core.py`) in control, for a role that is fixed at the start.
 
-It shows the role to brokers of the group, and notes the epoch of a master before this slave reports to it. A master
+It shows the role to brokers of the group, makes promises to them, and notes the epoch of a master before this slave
+reports to it. A master
 describes itself by request 270010. A stock master, and a RingMQ that does not know the request, have epoch 0.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -17,20 +19,27 @@ from ringmq.broker.config.file_role import FirstRole
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
-from ringmq.broker.replication.view import TRANSFER, ReplicationView
-from ringmq.ha.control_messages import REASON_CHARS_MAX, AcceptedNews, MessageError, Verdict
+from ringmq.broker.replication.peer_rounds import PeerRounds
+from ringmq.broker.replication.view import FREE, ReplicationView
+from ringmq.ha.control_messages import REASON_CHARS_MAX, AcceptedNews, Master, MessageError, Verdict
 from ringmq.ha.tenure_core import TenureCore
 from ringmq.ha.tenure_events import (
     Accepted,
+    Ask,
     Began,
     Effect,
     Event,
     FileFailed,
     FileWritten,
+    Follow,
     Log,
+    PeerSeen,
+    PromiseAsked,
     Reject,
+    Released,
     Stream,
     Tick,
+    Unfollow,
     WriteFile,
 )
 from ringmq.ha.tenure_memory import Own
@@ -45,6 +54,16 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_MS = 3000
 
 
+class MasterLink(Protocol):
+    """The connection of a slave to its master, in control (`slave_role`)."""
+
+    def follow(self, master: Master) -> None:
+        """Look for a master. The known one, unless its ha port is ""."""
+
+    def unfollow(self) -> None:
+        """Leave the master, and look for none."""
+
+
 class TenureRole(Struct):
     """The shell. `turn` takes the answers of masters."""
 
@@ -54,8 +73,14 @@ class TenureRole(Struct):
     live: LiveConfig
     view: ReplicationView
     calls: OutboundCalls
+    rounds: PeerRounds
+    link: MasterLink | None = None
+    """None on a master."""
     accepted: AcceptedNews | None = None
     """The master that has accepted this slave, until worker ha has its verdict."""
+    is_let: bool = False
+    """True from a verdict for a master until worker ha tells how its link goes on."""
+    _warned_epoch: int = 0
 
     @classmethod
     def of(
@@ -66,15 +91,22 @@ class TenureRole(Struct):
         live: LiveConfig,
         view: ReplicationView,
         calls: OutboundCalls,
+        peer_calls: OutboundCalls,
     ) -> TenureRole:
         """The role of a broker whose configuration names `first`, and that has found this file."""
         own = Own(identity.address, first.owner.broker_id, first.is_master, first.policy(live.config))
-        return cls(TenureCore.of(own, found), first, identity, live, view, calls)
+        rounds = PeerRounds(Group(first.owner.cluster, first.owner.broker_name), live, peer_calls)
+        return cls(TenureCore.of(own, found), first, identity, live, view, calls, rounds)
 
     @property
     def group(self) -> Group:
         """The group of this broker."""
-        return Group(self.live.config.broker_cluster_name, self.live.config.broker_name)
+        return self.rounds.group
+
+    @property
+    def is_linked(self) -> bool:
+        """True if the log of a master streams in, or may at any moment."""
+        return self.live.follows_master and (self.is_let or self.view.link().state != FREE)
 
     def begin(self, now_ms: int, *, is_first: bool) -> None:
         """Go on with the published tenure. is_first: this process is the first control of the start."""
@@ -84,6 +116,11 @@ class TenureRole(Struct):
         """Do the due work."""
         for outcome in self.calls.outcomes():
             self._on_outcome(outcome, now_ms)
+        for event in self.rounds.events(now_ms, self.view.marks().append_offset):
+            if isinstance(event, PeerSeen):
+                self._see(event, now_ms)
+            else:
+                self._step(event, now_ms)
         due_ms = self.core.due_ms
         if due_ms is not None and now_ms >= due_ms:
             self._step(Tick(), now_ms)
@@ -91,18 +128,50 @@ class TenureRole(Struct):
     def close(self, timeout_s: float) -> None:
         """End the calls."""
         self.calls.close(timeout_s)
+        self.rounds.calls.close(timeout_s)
 
     def showing(self) -> Showing:
         """This broker as it shows itself."""
         core, config = self.core, self.live.config
-        is_linked = self.live.follows_master and self.view.link().state == TRANSFER
         addresses = Addresses(self.identity.address, self.identity.ha_address(config))
-        peer = core.describe(addresses, self.view.marks().append_offset, is_linked=is_linked)
+        peer = core.describe(addresses, self.view.marks().append_offset, is_linked=self.is_linked)
         return Showing(self.group, peer, core.record.policy, core.others, core.record.history)
+
+    def on_link(self) -> None:
+        """Worker ha has told how its link goes on."""
+        self.is_let = False
+
+    def take_question(self, question: Question, host: str, now_ms: int) -> str:
+        """A peer shows itself, and asks for a promise or gives it back. Returns the reason of a refusal, or "".
+
+        host: of its connection. Any host may look, and only named ones count.
+        """
+        is_named = self.rounds.is_named(host)
+        if not is_named and question.operation != SHOW:
+            return f"haAllowedNetworks does not name {host}: no promise is made to it"
+        if is_named:
+            self._see(PeerSeen(question.peer), now_ms)
+        match question.operation:
+            case "promise":
+                address = question.peer.addresses.broker
+                self._step(PromiseAsked(question.epoch, address, self.is_linked), now_ms)
+            case "release":
+                self._step(Released(question.epoch), now_ms)
+        return ""
+
+    def _see(self, event: PeerSeen, now_ms: int) -> None:
+        """Let the core see a peer. A master with a higher epoch would end this mastership, which is fixed."""
+        theirs, own = event.peer.tenure.epoch, self.core.record.epoch
+        if not self.live.is_master or theirs <= own:
+            self._step(event, now_ms)
+        elif theirs > self._warned_epoch:
+            self._warned_epoch = theirs
+            whose = f"broker {event.peer.addresses.broker} has epoch {theirs}, this master {own}"
+            log.error("%s: stop this broker, and start it with brokerRole=SLAVE and a brokerId above 0", whose)
 
     def on_accepted(self, news: AcceptedNews, now_ms: int) -> None:
         """A master has accepted this slave. Its epoch has to be known before the first report."""
-        self.accepted = news
+        self.accepted, self.is_let = news, False
         if news.stock:
             self._step(Accepted(Addresses(news.broker, news.master), is_stock=True), now_ms)
             return
@@ -146,6 +215,13 @@ class TenureRole(Struct):
                     self._answer("")
                 case Reject(why=why):
                     self._answer(why)
+                case Ask():
+                    self.rounds.begin(effect, self.showing().peer, now_ms)
+                case Follow(master=master) if self.link is not None:
+                    self.link.follow(Master(master.ha, master.broker))
+                case Unfollow() if self.link is not None:
+                    self.accepted = None
+                    self.link.unfollow()
                 case Log(text=text, level=level):
                     log.log(level, "%s", text)
 
@@ -160,9 +236,11 @@ class TenureRole(Struct):
         """Give ha the verdict. If its ring is full, ha tries the master again."""
         news, self.accepted = self.accepted, None
         if news is not None:
-            self.view.give(Verdict(news.attempt, why_not[:REASON_CHARS_MAX]))
+            given = self.view.give(Verdict(news.attempt, why_not[:REASON_CHARS_MAX]))
+            self.is_let = given and not why_not
 
 
 def default_role(config: BrokerConfig, identity: Identity, live: LiveConfig, view: ReplicationView) -> TenureRole:
     """The role of a broker without a store: that of its configuration."""
-    return TenureRole.of(FirstRole.of(config), Found(), identity, live, view, OutboundCalls(lambda: None))
+    calls, peer_calls = OutboundCalls(lambda: None), OutboundCalls(lambda: None)
+    return TenureRole.of(FirstRole.of(config), Found(), identity, live, view, calls, peer_calls)

@@ -145,6 +145,35 @@ def test_one_name_server_that_has_a_master_is_enough() -> None:
     assert not finder.is_registered
 
 
+def test_a_master_that_a_peer_has_shown_is_tried_until_a_name_server_answers() -> None:
+    finder = MasterFinder("10.0.0.2:10911")
+    finder.suggest(Master("10.0.0.3:10912", "10.0.0.3:10911"))
+    assert finder.master.broker == "10.0.0.3:10911"
+    finder.suggest(Master(""))
+    finder.suggest(Master("10.0.0.2:10912", "10.0.0.2:10911"))
+    assert finder.master.broker == "10.0.0.3:10911", "an unknown one and the broker itself are none"
+    finder.on_answer("ns:1", FOUND)
+    assert finder.master == Master(MASTER_HA, MASTER)
+    fixed = MasterFinder("10.0.0.2:10911", "10.9.9.9:1")
+    fixed.suggest(Master("10.0.0.3:10912", "10.0.0.3:10911"))
+    assert fixed.master == Master("10.9.9.9:1")
+
+
+def test_a_master_is_withdrawn_and_ordered_again(pair: Pair) -> None:
+    pair.registered()
+    pair.turn()
+    assert [order["ha"] for order in pair.orders()] == [MASTER_HA]
+    pair.role.unfollow()
+    for generation in (1, 1):
+        pair.turn(generation)
+    assert [order["ha"] for order in pair.orders()] == [""]
+    pair.turn(2)
+    assert pair.orders() == [], "the next ha knows no master"
+    pair.role.follow(Master(""))
+    pair.turn(2)
+    assert [order["ha"] for order in pair.orders()] == [MASTER_HA]
+
+
 def test_ha_master_address_wins_for_the_log_alone() -> None:
     finder = MasterFinder("10.0.0.2:10911", "10.9.9.9:1")
     assert finder.master == Master("10.9.9.9:1")

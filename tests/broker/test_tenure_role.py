@@ -12,11 +12,23 @@ from ringmq.broker.config.file_role import FirstRole
 from ringmq.broker.config.relations import changed
 from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication import tenure_role
+from ringmq.broker.replication.peer_rounds import PeerRounds
 from ringmq.broker.replication.tenure_role import TenureRole
-from ringmq.ha.control_messages import AcceptedNews, Verdict, command_of
+from ringmq.broker.replication.view import FREE, TRANSFER
+from ringmq.ha.control_messages import AcceptedNews, Master, Verdict, command_of
 from ringmq.ha.epochs import Position
-from ringmq.ha.tenure_events import Peer
-from ringmq.ha.tenure_messages import PROMISE, SHOW, Group, Question, Showing, answer_body, answer_of, question_body
+from ringmq.ha.tenure_events import Ask, Peer, PeerSeen, RoundEnded
+from ringmq.ha.tenure_messages import (
+    PROMISE,
+    RELEASE,
+    SHOW,
+    Group,
+    Question,
+    Showing,
+    answer_body,
+    answer_of,
+    question_body,
+)
 from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -37,6 +49,7 @@ SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
 MASTER = Addresses("10.0.0.2:10911", "10.0.0.2:10912")
 NEWS = AcceptedNews(7, MASTER.ha, MASTER.broker)
 GROUP = Group("GoldCluster", "wire-a")
+OTHERS = Group("GoldCluster", "wire-b")
 PEER = Peer(MASTER, 2, Tenure(TenureState.MASTER, EPOCH), Position(EPOCH, 8192))
 SHOWING = Showing(GROUP, PEER, Policy("SYNC_MASTER"), ("10.0.0.3:10911",), (EpochStart(EPOCH, 4096),))
 
@@ -56,15 +69,31 @@ class Calls:
         return ended
 
 
+class Link:
+    """The link to the master: orders for it."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+    def follow(self, master: Master) -> None:
+        self.orders.append(f"follow {master.broker}".rstrip())
+
+    def unfollow(self) -> None:
+        self.orders.append("unfollow")
+
+
 class Slave:
     """Control of a slave that a master has accepted."""
 
-    def __init__(self, root: Path, found: Found = Found()) -> None:  # noqa: B008 - a frozen struct
-        self.harness = make_harness({**SLAVE, "storePathRootDir": str(root)})
+    def __init__(self, root: Path, found: Found = Found(), **more: str) -> None:  # noqa: B008 - a frozen struct
+        self.harness = make_harness({**SLAVE, "storePathRootDir": str(root), **more})
         broker, self.calls = self.harness.broker, Calls()
         self.first = FirstRole.of(broker.config)
         calls: Any = self.calls
-        self.role = TenureRole.of(self.first, found, broker.identity, broker.live, broker.replication.view, calls)
+        self.peers: Any = Calls()
+        view = broker.replication.view
+        self.role = TenureRole.of(self.first, found, broker.identity, broker.live, view, calls, self.peers)
+        self.role.link = self.link = Link()
         self.role.begin(START_MS, is_first=True)
         self.root = root
 
@@ -105,10 +134,9 @@ def test_a_broker_shows_itself(settings: dict[str, str]) -> None:
     [
         (b"{", "Input data was truncated"),
         (
-            question_body(Question(SHOW, 0, Group("GoldCluster", "wire-b"), PEER)),
+            question_body(Question(SHOW, 0, OTHERS, PEER)),
             "this broker is of GoldCluster/wire-a",
         ),
-        (question_body(Question(PROMISE, EPOCH, GROUP, PEER)), "operation promise is not known, accepted: show"),
     ],
 )
 def test_other_questions_are_refused(body: bytes, why: str) -> None:
@@ -152,7 +180,7 @@ def test_a_stock_master_is_followed_without_a_question(tmp_path: Path) -> None:
     ("showing", "why"),
     [
         (SHOWING, f"has epoch {EPOCH}, this broker knows epoch {EPOCH + 1}"),
-        (Showing(Group("GoldCluster", "wire-b"), PEER), "it is of GoldCluster/wire-b"),
+        (Showing(OTHERS, PEER), "it is of GoldCluster/wire-b"),
         (Showing(GROUP, Peer(MASTER, 2, Tenure(TenureState.YIELDING, EPOCH), Position(0, 0))), "it is no master"),
     ],
 )
@@ -195,3 +223,115 @@ def test_the_policy_of_a_demoted_master_is_that_of_its_configuration() -> None:
     first = FirstRole.of(config)
     as_slave = changed(config, {"brokerRole": "SLAVE", "brokerId": "2"})
     assert first.policy(as_slave) == Policy("SYNC_MASTER", in_sync_replicas=2)
+
+
+HOST = "10.0.0.2"
+NAMED = {"haAllowedNetworks": HOST}
+PROMOTED = Peer(MASTER, 2, Tenure(TenureState.SLAVE), Position(0, 0), taking=EPOCH)
+
+
+def promise(slave: Slave, operation: str = PROMISE, host: str = HOST) -> str:
+    question: Any = Question(operation, EPOCH, GROUP, PROMOTED)  # type: ignore[arg-type]
+    return slave.role.take_question(question, host, START_MS)
+
+
+def test_a_promise_is_on_the_disk_before_its_answer_and_given_back(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, **NAMED)
+    assert promise(slave) == ""
+    record = slave.record()
+    assert record is not None and record.promises == (Promise(EPOCH, MASTER.broker),)
+    assert slave.role.showing().peer.promised == EPOCH
+    assert slave.link.orders == ["follow", "unfollow", "follow"]
+    assert promise(slave, RELEASE) == ""
+    assert slave.role.showing().peer.promised == 0
+
+
+@pytest.mark.parametrize("is_let", [False, True])
+def test_a_slave_of_a_living_master_makes_no_promise(tmp_path: Path, is_let: bool) -> None:
+    """Also if ha has the verdict, and the stream has not begun."""
+    slave = Slave(tmp_path, **NAMED)
+    if is_let:
+        slave.accepted(AcceptedNews(7, MASTER.ha, "", stock=True))
+    else:
+        slave.harness.plane.header.replication.link.state = TRANSFER
+    assert promise(slave) == "" and slave.role.showing().peer.promised == 0
+    slave.harness.plane.header.replication.link.state = FREE
+    slave.role.on_link()
+    promise(slave)
+    assert slave.role.showing().peer.promised == EPOCH
+
+
+@pytest.mark.parametrize("networks", ["", "10.0.0.3"])
+@pytest.mark.parametrize("operation", [PROMISE, RELEASE])
+def test_a_host_that_is_not_named_gets_no_promise(tmp_path: Path, operation: str, networks: str) -> None:
+    slave = Slave(tmp_path, haAllowedNetworks=networks)
+    assert "haAllowedNetworks does not name 10.0.0.2" in promise(slave, operation)
+    assert slave.record() is None
+
+
+def test_a_slave_asks_each_second_if_its_promise_is_needed(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, Found(TenureRecord(False, promises=(Promise(EPOCH, MASTER.broker),))), **NAMED)
+    slave.role.turn(START_MS + 999)
+    assert not slave.peers.asked
+    slave.role.turn(START_MS + 1000)
+    assert [address for address, _ in slave.peers.asked] == [MASTER.broker]
+    body = answer_body(Showing(GROUP, Peer(Addresses(), 2, Tenure(TenureState.SLAVE), Position(0, 0))))
+    answer: Any = SimpleNamespace(code=0, body=body)
+    slave.peers.ended.append(Outcome(MASTER.broker, None, answer, RequestCode.HA_TENURE))
+    slave.role.turn(START_MS + 1001)
+    assert slave.role.showing().peer.promised == 0, "the peer does not try to be promoted any more"
+
+
+def test_a_newer_master_is_followed(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, **NAMED)
+    slave.role.take_question(Question(SHOW, 0, GROUP, PEER), "10.9.9.9", START_MS)
+    assert slave.link.orders == ["follow"], "not named"
+    slave.role.take_question(Question(SHOW, 0, GROUP, PEER), HOST, START_MS)
+    assert slave.link.orders == ["follow", f"follow {MASTER.broker}"]
+
+
+def test_a_master_tells_once_of_a_higher_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    """Its role is fixed: a person has to stop it."""
+    harness = make_harness(NAMED)
+    role = harness.broker.role
+    role.begin(START_MS, is_first=True)
+    for _ in range(3):
+        role.take_question(Question(SHOW, 0, GROUP, PEER), HOST, START_MS)
+    assert caplog.text.count(f"broker {MASTER.broker} has epoch {EPOCH}, this master 0: stop this broker") == 1
+    assert role.showing().peer.tenure == Tenure(TenureState.MASTER)
+
+
+def rounds(networks: str = "10.0.0.0/24") -> tuple[PeerRounds, Calls]:
+    calls: Any = Calls()
+    live = make_harness({"haAllowedNetworks": networks}).broker.live
+    return PeerRounds(GROUP, live, calls), calls
+
+
+def test_a_round_ends_with_the_last_answer_or_with_its_time() -> None:
+    found, calls = rounds()
+    found.begin(Ask(1, ("10.0.0.2:10911", "10.0.0.3:10911", "10.9.9.9:10911")), PEER, 0)
+    assert [address for address, _ in calls.asked] == ["10.0.0.2:10911", "10.0.0.3:10911"], "named ones"
+    answer: Any = SimpleNamespace(code=0, body=answer_body(SHOWING))
+    calls.ended.append(Outcome("10.0.0.3:10911", None, answer))
+    [seen] = found.events(1, 100)
+    assert isinstance(seen, PeerSeen) and seen.round == 1
+    assert seen.peer.addresses == Addresses("10.0.0.3:10911", MASTER.ha), "as it was asked"
+    assert list(found.events(999, 100)) == []
+    assert list(found.events(1000, 100)) == [RoundEnded(1, 100)]
+    calls.ended.append(Outcome("10.0.0.2:10911", "reset"))
+    assert list(found.events(1001, 100)) == []
+
+
+def test_a_round_without_peers_ends_at_once() -> None:
+    found, _ = rounds("")
+    found.begin(Ask(1, ("10.0.0.2:10911",)), PEER, 0)
+    assert list(found.events(0, 100)) == [RoundEnded(1, 100)]
+
+
+@pytest.mark.parametrize("body", [b"", answer_body(Showing(OTHERS, PEER))])
+def test_other_answers_are_no_peers(body: bytes) -> None:
+    found, calls = rounds()
+    found.begin(Ask(1, ("10.0.0.2:10911",)), PEER, 0)
+    answer: Any = SimpleNamespace(code=0, body=body)
+    calls.ended.append(Outcome("10.0.0.2:10911", None, answer))
+    assert list(found.events(1, 100)) == [RoundEnded(1, 100)]
