@@ -365,6 +365,7 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         identity=broker.identity,
         store=broker.store,
         replication=broker.replication,
+        role=broker.role,
     )
     return {
         RequestCode.EXCHANGE_BROKER_HA_INFO: replication.exchange,

@@ -28,6 +28,7 @@ from msgspec.structs import asdict, replace
 
 from ringmq.ha.control_messages import REASON_CHARS_MAX, MessageError, read_fields, read_object
 from ringmq.ha.log_range import LogRange
+from ringmq.ipc.tenure import EPOCH_MAX
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
 COMPARE = "compare"
@@ -36,6 +37,8 @@ START_AT = "start_at"
 CUT = "cut"
 HOLD = "hold"
 REFUSE = "refuse"
+
+UNKNOWN_EPOCH = -1
 
 LEVELS = ("cached", "flushed")
 """The levels that a slave's reports may have."""
@@ -58,7 +61,8 @@ class PeerClaim(Struct, frozen=True):
     start_id: of its process, hexadecimal text. broker_addr: host:port where its log can be read. ha_port: local port of
     its connection to the HA port. report_level: cached or flushed. tail: the result of ringmq.store.tail_checksums, for
     the log's end or for the offset that the master wants compared. operation: "join" before the stream, "confirm" to
-    ask for the confirm offset again (only the identity counts then).
+    ask for the confirm offset again (only the identity counts then). last_epoch: of its last byte (ha/epochs.py),
+    UNKNOWN_EPOCH: of a slave without a tenure file, which may have followed a promoted master before it kept one.
     """
 
     cluster: str
@@ -73,6 +77,7 @@ class PeerClaim(Struct, frozen=True):
     room: str = ""
     report_level: str = "cached"
     operation: str = "join"
+    last_epoch: int = UNKNOWN_EPOCH
     tail: tuple[Window, ...] = ()
 
     @property
@@ -92,7 +97,8 @@ class MasterView(Struct, frozen=True):
     decided: broker id -> ADOPT or SALVAGE, by an operator. rule: haDivergenceRule. from_newest_file:
     haStartFromNewestFile. allowed: haAllowedReplicas. A slave that may not count may follow, but it neither holds the
     master's writes nor is adopted. peer_host: the address of the slave's connection. is_named: haAllowedNetworks names
-    it. Any other slave may follow, and changes nothing on the master.
+    it. Any other slave may follow, and changes nothing on the master. epoch, epoch_offset: of the master, and the end
+    of its log when it was promoted.
     """
 
     cluster: str
@@ -107,6 +113,8 @@ class MasterView(Struct, frozen=True):
     peer_host: str = ""
     is_named: bool = False
     decided: Mapping[int, str] = field(default_factory=dict)
+    epoch: int = 0
+    epoch_offset: int = 0
 
     @property
     def first_offset(self) -> int:
@@ -118,9 +126,18 @@ class MasterView(Struct, frozen=True):
         reports."""
         return not self.allowed or not {str(peer.broker_id), self.peer_host}.isdisjoint(self.allowed)
 
-    def choice(self, broker_id: int) -> str:
+    def choice(self, peer: PeerClaim) -> str:
         """The decision about a slave whose log is longer or differs."""
-        return self.decided.get(broker_id, self.rule)
+        return SALVAGE if self.has_left_behind(peer) else self.decided.get(peer.broker_id, self.rule)
+
+    def has_left_behind(self, peer: PeerClaim) -> bool:
+        """True if the slave has records of an older epoch where this master was promoted without them.
+
+        The promotion has chosen between the logs, so sends need not wait for a person again. It has not if this master
+        itself has lost records from before its promotion.
+        """
+        is_older = UNKNOWN_EPOCH < peer.last_epoch < self.epoch
+        return is_older and self.epoch_offset <= min(self.max_offset, peer.max_offset - 1)
 
 
 class Verdict(Struct, frozen=True):
@@ -213,7 +230,7 @@ def _parted(peer: PeerClaim, own: MasterView, common: int) -> Verdict:
     """The verdict on two logs that differ at the same offsets. A rule never drops the master's bytes: only an operator
     may adopt here."""
     reason = f"the logs of the master and of slave {peer.broker_id} differ above {common}"
-    if own.choice(peer.broker_id) != SALVAGE:
+    if own.choice(peer) != SALVAGE:
         return _held(peer, own, common, reason, own.decided.get(peer.broker_id) == ADOPT)
     if common <= max(own.min_offset, peer.min_offset):
         return Verdict(START_AT, own.min_offset, reason)
@@ -222,7 +239,7 @@ def _parted(peer: PeerClaim, own: MasterView, common: int) -> Verdict:
 
 def _longer(peer: PeerClaim, own: MasterView) -> Verdict:
     reason = f"slave {peer.broker_id} ends at {peer.max_offset}, the master at {own.max_offset}"
-    choice = own.choice(peer.broker_id)
+    choice = own.choice(peer)
     if choice != SALVAGE:
         return _held(peer, own, own.max_offset, reason, choice == ADOPT)
     if own.max_offset <= max(own.min_offset, peer.min_offset):
@@ -254,6 +271,8 @@ def claim_of(data: bytes) -> PeerClaim:
         raise MessageError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
     claim = read_fields(PeerClaim, found, tail=tuple((offset, length, crc) for offset, length, crc in tail))
     _check_numbers(claim.broker_id, claim.min_offset, claim.max_offset, claim.file_bytes)
+    if not UNKNOWN_EPOCH <= claim.last_epoch <= EPOCH_MAX:
+        raise MessageError(f"last_epoch {claim.last_epoch} is no epoch")
     if not 0 <= claim.ha_port <= 65_535 or claim.file_bytes == 0:
         raise MessageError(f"ha_port {claim.ha_port} or file_bytes {claim.file_bytes} cannot be")
     texts = ("room", claim.room, 31), ("start_id", claim.start_id, 32), ("broker_addr", claim.broker_addr, 270)

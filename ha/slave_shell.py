@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from ringmq.ha import slave_events as events
 from ringmq.ha.control_messages import Master, MessageError, Verdict, command_of, news_bytes
-from ringmq.ha.handshake import PeerClaim
+from ringmq.ha.epochs import position
+from ringmq.ha.handshake import UNKNOWN_EPOCH, PeerClaim
 from ringmq.ha.master_calls import MasterCalls
 from ringmq.ha.received_bodies import ReceivedBodies
 from ringmq.ha.settings import HaSettings
@@ -31,9 +32,11 @@ from ringmq.ipc.role_loop import RoleError, opened
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_task import StoreTask, write_task
 from ringmq.store.tail_checksums import tail_checksums
+from ringmq.store.tenure_file import Owner, read_tenure
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,8 @@ class SlaveShell:
         self._link = plane.header.replication.link
         self._receiver = receiver
         self._settings = HaSettings.from_properties(properties)
+        settings = self._settings
+        self._owner = Owner(settings.broker_cluster_name, settings.broker_name, settings.broker_id)
         self._root = Path(properties["storePathRootDir"])
         self._store_config = StoreConfig.from_properties(self._root, properties)
         self._broker_address = f"{properties['brokerIP1']}:{properties['listenPort']}"
@@ -218,7 +223,19 @@ class SlaveShell:
         claim = self._who()
         log = MessageStore(self._store_config).commit_log
         end = claim.max_offset if windows_end is None else windows_end
-        return replace(claim, ha_port=local_port, tail=tuple(tail_checksums(log, claim.min_offset, end)))
+        tail = tuple(tail_checksums(log, claim.min_offset, end))
+        return replace(claim, ha_port=local_port, last_epoch=self._last_epoch(claim.max_offset), tail=tail)
+
+    def _last_epoch(self, end: int) -> int:
+        """The epoch of the last byte of a log that ends at `end`. Control has written the file before its master's
+        bytes came."""
+        try:
+            found = read_tenure(self._root, self._owner, syncs=False)
+        except ConfigFileError as error:
+            log.error("%s: the master is not told of which epoch this log is", error)
+            return UNKNOWN_EPOCH
+        record = found.record or found.copied
+        return UNKNOWN_EPOCH if record is None else position(record.history, end).epoch
 
 
 def link_text(reason: int, offset: int, error: int) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ringmq.ha.epochs import begun, broker_of
 from ringmq.ha.tenure_events import Accepted, Peer, PromiseAsked
 from ringmq.ipc.tenure import TenureState
-from ringmq.store.tenure_file import PEERS_MAX, PROMISES_MAX, Addresses, Policy, Promise, TenureRecord
+from ringmq.store.tenure_file import PEERS_MAX, PROMISES_MAX, Addresses, EpochStart, Policy, Promise, TenureRecord
 
 
 def peers_of(names: Iterable[str], own: str) -> tuple[str, ...]:
@@ -28,6 +28,12 @@ def as_master(record: TenureRecord, policy: Policy, peers: tuple[str, ...], epoc
     if epoch == record.epoch:
         return same
     return replace(same, epoch=epoch, history=begun(record.history, epoch, end), promises=())
+
+
+def begun_at(record: TenureRecord) -> EpochStart:
+    """The epoch of a master, and the end of its log when it was promoted. Epoch 0: no promotion has made it one."""
+    last = record.history[-1] if record.history else EpochStart(0, 0)
+    return last if last.epoch == record.epoch else EpochStart(0, 0)
 
 
 def as_slave(record: TenureRecord, peers: tuple[str, ...], rival: Peer | None) -> TenureRecord:

@@ -10,6 +10,7 @@ from ringmq.broker.config.identity import Identity as BrokerIdentity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication import ha_status, refusals
 from ringmq.broker.replication.state import Replication, UndecidedError
+from ringmq.broker.replication.tenure_role import TenureRole
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
@@ -17,6 +18,7 @@ from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.ha import handshake
 from ringmq.ha.control_messages import Identity, MessageError
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
+from ringmq.ha.tenure_records import begun_at
 from ringmq.remoting import ha_bodies, json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.networks import Networks, is_address, networks
@@ -33,6 +35,7 @@ class HaRequests(Struct, frozen=True):
     identity: BrokerIdentity
     store: StoreProtocol
     replication: Replication
+    role: TenureRole
 
     def shake_hands(self, request: Request) -> Answer:
         """270002: decide about a slave's log. ha gets the slave's identity before the slave gets its acceptance."""
@@ -64,6 +67,7 @@ class HaRequests(Struct, frozen=True):
 
     def _own_view(self, claim: PeerClaim, connection: Connection) -> MasterView:
         marks, config = self.replication.view.marks(), self.live.config
+        promoted = begun_at(self.role.core.record)
         return MasterView(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
@@ -77,6 +81,8 @@ class HaRequests(Struct, frozen=True):
             allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
             peer_host=connection.host,
             is_named=access.is_named_replica(config, connection),
+            epoch=promoted.epoch,
+            epoch_offset=promoted.offset,
         )
 
     def _handshake_answer(self, request: Request, verdict: Verdict) -> Answer:

@@ -17,11 +17,14 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
 from ringmq.remoting.json_body import read_object
+from ringmq.store.tenure_file import EpochStart, TenureRecord
 from ringmq.timer.timer_checkpoint import TimerCheckpoint
 from tests.broker.fakes import Harness, make_harness, peer
 from tests.broker.ha_kit import LOG, SETTINGS, claim, master, shake, status
 
 __all__ = ["master"]
+
+EPOCH = 65537
 
 
 # ---- handshake ----
@@ -62,6 +65,18 @@ def test_a_slave_that_is_to_send_more_windows_is_not_judged_yet(master: Harness)
     blind = claim(LOG + b"more", tail=((0, len(LOG) + 4, zlib.crc32(LOG + b"more")),))
     assert shake(master, blind).verdict == handshake.COMPARE
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "as before"
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "verdict"), [(0, handshake.CUT), (EPOCH, handshake.HOLD), (handshake.UNKNOWN_EPOCH, handshake.HOLD)]
+)
+def test_a_promoted_master_holds_no_sends_for_what_its_promotion_has_left(
+    master: Harness, last_epoch: int, verdict: str
+) -> None:
+    master.broker.role.core.record = TenureRecord(True, EPOCH, history=(EpochStart(EPOCH, 9000),))
+    answer = shake(master, claim(LOG + b"more", last_epoch=last_epoch))
+    assert (answer.verdict, answer.offset) == (verdict, len(LOG))
+    assert (master.plane.watermarks.write_hold == HOLD_NONE) is (verdict == handshake.CUT)
 
 
 def test_junk_is_an_error_of_the_request(master: Harness) -> None:

@@ -18,6 +18,7 @@ from ringmq.ha.handshake import (
     REFUSE_WRITES,
     SALVAGE,
     START_AT,
+    UNKNOWN_EPOCH,
     UNNAMED,
     HandshakeAnswer,
     MasterView,
@@ -268,3 +269,33 @@ def test_junk_is_told() -> None:
     for data in (b"", b"null", b"{", b'{"cluster": 1}', b"[[]]"):
         with pytest.raises(MessageError):
             claim_of(data)
+
+
+@pytest.mark.parametrize(
+    ("slave", "last_epoch", "epoch_offset", "kind"),
+    [
+        (LOG[:900_000] + b"old" * 9, 0, 900_000, CUT),  # the old master, whose tail the promotion has left behind
+        (LOG + b"old" * 9, 0, 900_000, CUT),
+        (LOG + b"old" * 9, UNKNOWN_EPOCH, 900_000, HOLD),  # an older version, whose records may be of this epoch
+        (LOG + b"old" * 9, 65537, 900_000, HOLD),  # records of this epoch, which the master has lost
+        (LOG + b"old" * 9, 0, 1_000_001, HOLD),  # the master has lost records from before its promotion
+        (LOG[:800_000] + b"old" * 9, 0, 900_000, HOLD),  # its log ends before the promotion
+        (LOG[:900_000], 0, 900_000, ACCEPT),
+    ],
+)
+def test_a_promotion_has_chosen_between_the_logs(slave: bytes, last_epoch: int, epoch_offset: int, kind: str) -> None:
+    peer, own = claim(slave), replace(view(LOG), epoch=65537, epoch_offset=epoch_offset)
+    peer = replace(peer, last_epoch=last_epoch)
+    verdict = decide(peer, own, lambda offset, length: zlib.crc32(LOG[offset : offset + length]))
+    if verdict.kind == COMPARE:
+        again = replace(claim(slave, windows_end=verdict.offset), last_epoch=last_epoch)
+        verdict = decide(again, own, lambda offset, length: zlib.crc32(LOG[offset : offset + length]))
+    assert verdict.kind == kind
+    without = decide(replace(peer, last_epoch=0), replace(own, epoch=0), lambda offset, length: None)
+    assert without.kind != CUT  # brokers whose role has never changed ask a person as before
+
+
+@pytest.mark.parametrize("epoch", [-2, 1 << 56])
+def test_an_impossible_epoch_is_refused(epoch: int) -> None:
+    with pytest.raises(MessageError, match=f"last_epoch {epoch} is no epoch"):
+        claim_of(body(replace(claim(LOG), last_epoch=epoch)))

@@ -15,7 +15,7 @@ from receiver_kit import frames
 
 from ringmq.ha import handshake, slave_core, slave_shell
 from ringmq.ha.control_messages import AcceptedNews, LinkNews, Master, Verdict, command_bytes, news_of
-from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
+from ringmq.ha.handshake import UNKNOWN_EPOCH, HandshakeAnswer, PeerClaim
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
 from ringmq.ipc.asks import Inbox
@@ -26,6 +26,7 @@ from ringmq.ipc.supervisor import make_event_fds
 from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import ffi, lib
 from ringmq.store.store_task import CUT, REBASE, StoreTask, read_task
+from ringmq.store.tenure_file import TENURE_FILE, EpochStart, Owner, TenureRecord, write_tenure
 from tests.waiting import wait_until
 
 ROLES = [lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA]
@@ -209,6 +210,34 @@ def test_the_second_handshake_carries_checksums_of_the_tail(tmp_path: Path) -> N
         for offset, length, crc in again.tail:
             assert crc == lib.rmq_crc32(master_log()[offset : offset + length], length)
         assert again.tail[0][0] + again.tail[0][1] == LOG_END
+
+
+@pytest.mark.parametrize(
+    ("file", "epoch"),
+    [
+        (TenureRecord(False, 65537, history=(EpochStart(65537, LOG_END - 1),)), 65537),
+        (TenureRecord(False, 65537, history=(EpochStart(65537, LOG_END),)), 0),
+        (None, UNKNOWN_EPOCH),
+        ("{", UNKNOWN_EPOCH),
+    ],
+)
+def test_a_master_learns_the_last_epoch(tmp_path: Path, file: TenureRecord | str | None, epoch: int) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+        if isinstance(file, TenureRecord):
+            write_tenure(slave.root, Owner("DefaultCluster", "broker-a", 1), file)
+        elif file is not None:
+            (slave.root / "config").mkdir()
+            (slave.root / "config" / TENURE_FILE).write_text(file)
+        master.cut()
+        wait_until(lambda: len(master.reports) == 2 and master.reports[1], "it is back")
+        joins = [claim for claim in broker.claims if claim.operation == "join"]
+        assert [claim.last_epoch for claim in joins] == [UNKNOWN_EPOCH, epoch]
 
 
 def test_a_stock_master_is_followed_without_a_limit(tmp_path: Path) -> None:
