@@ -99,7 +99,9 @@ class State(Enum):
     RESTARTING = "the store is closed and opened again"
 
 
-LINKED = State.CONNECTING, State.HANDSHAKE, State.ACCEPTED, State.TRANSFER
+CONNECTED = State.HANDSHAKE, State.ACCEPTED, State.TRANSFER
+"""States with a connection."""
+LINKED = State.CONNECTING, *CONNECTED
 """States with a connection, or an attempt to have one."""
 
 
@@ -138,16 +140,7 @@ class SlaveCore(Struct):
     def _gone_ms(self) -> int | None:
         """Time at which the master counts as gone. An open connection is awaited, because it has time limits of its
         own."""
-        if (
-            self._alone_since_ms is None
-            or self._limit == NO_LIMIT
-            or self.state
-            in (
-                State.HANDSHAKE,
-                State.ACCEPTED,
-                State.TRANSFER,
-            )
-        ):
+        if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in CONNECTED:
             return None
         return self._alone_since_ms + MASTER_UNKNOWN_MS
 
@@ -483,11 +476,7 @@ TRANSITIONS: Table = transitions(
     (MasterIs, _IDLE, Cell(SlaveCore._master_is, "begins to look for it", _NEXT)),
     (MasterIs, _WAITING, Cell(SlaveCore._master_is, "looks for it from now on", (_IDLE, _CONNECTING))),
     (MasterIs, _CONNECTING, Cell(SlaveCore._master_is, "looks for another one instead", (_IDLE, _WAITING))),
-    (
-        MasterIs,
-        (_HANDSHAKE, _ACCEPTED, _TRANSFER),
-        Cell(SlaveCore._master_is, "leaves its master for it", (_IDLE, *_NEXT)),
-    ),
+    (MasterIs, CONNECTED, Cell(SlaveCore._master_is, "leaves its master for it", (_IDLE, *_NEXT))),
     (MasterIs, _FAULTY, Cell(SlaveCore._master_is, "keeps it for later")),
     (Tick, (_IDLE, _FAULTY), Cell(SlaveCore._look, "shows everything if no master is seen for long")),
     (Tick, _WAITING, Cell(SlaveCore._tick_waiting, "connects, once the log is flushed", (_CONNECTING,))),

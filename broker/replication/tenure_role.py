@@ -1,8 +1,8 @@
 """The shell of the core of this broker's role (`ha/tenure_core.py`) in control, for a role that is fixed at the start.
 
 It shows the role to brokers of the group, makes promises to them, and notes the epoch of a master before this slave
-reports to it. A master
-describes itself by request 270010. A stock master, and a RingMQ that does not know the request, have epoch 0.
+reports to it. A master describes itself by request 270010. A stock master, and a RingMQ that does not know the request,
+have epoch 0.
 """
 
 from __future__ import annotations
