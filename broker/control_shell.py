@@ -62,6 +62,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     )
     store = StoreView(plane, MessageStore(store_config(config)))
     broker = Broker(config, identity, plane, store)
+    broker.outbox.begin_opaques(int(plane.role(spec.role).generation))
     follows = broker.live.follows_master
     if not follows:  # a slave has no write, so no send can be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)

@@ -171,6 +171,11 @@ class Records(Struct, frozen=True):
 Effect = Reply | Run | Release | Hangup | Push | Records
 
 
+OPAQUE_MAX = (1 << 31) - 1
+OPAQUE_BITS_OF_PROCESS = 20
+"""A process of control makes so many requests, as a power of two, before it comes to the numbers of the next one."""
+
+
 class Outbox(Struct):
     """Effects beyond the answer, in order. `register` and `changed_topics`: changes for the name servers.
 
@@ -183,9 +188,14 @@ class Outbox(Struct):
     lines: list[str] = field(default_factory=list)
     _opaque: int = 0
 
+    def begin_opaques(self, generation: int) -> None:
+        """Number requests of the broker for this process of control: a late answer to an earlier process is the answer
+        to none of its requests."""
+        self._opaque = generation << OPAQUE_BITS_OF_PROCESS & OPAQUE_MAX
+
     def push(self, connection: Connection, command: RemotingCommand) -> int:
         """Queue a request of the broker. Returns its opaque."""
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        self._opaque = self._opaque + 1 & OPAQUE_MAX
         command.opaque = self._opaque
         self.effects.append(Push(connection, command))
         return self._opaque
