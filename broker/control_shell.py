@@ -64,7 +64,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     broker = Broker(config, identity, plane, store)
     broker.outbox.begin_opaques(int(plane.role(spec.role).generation))
     follows = broker.live.follows_master
-    if not follows:  # a slave has no write, so no send can be under way
+    if not follows:  # a slave's write takes nothing, so no send can be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     sends_from_ms = config.start_accept_send_request_time_stamp

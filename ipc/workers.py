@@ -266,7 +266,6 @@ WORKERS = WorkerTable(
     (
         WorkerRow(
             "write", lib.RMQ_ROLE_WRITE, _BROKER_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT,
-            of="master",
         ),
         WorkerRow(
             "flush", lib.RMQ_ROLE_FLUSH, _BROKER_MODULE, StopPhase.FLUSH, CpuClass.FLUSH, AtStop.FINISHER,

@@ -20,7 +20,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.ha_bodies import ADOPT, HaStatus
 
 MASTER_WORKERS = ("read-0", "write", "flush", "dispatch", "control", "ha")
-SLAVE_WORKERS = ("read-0", "ha-slave", "flush", "dispatch", "control")
+SLAVE_WORKERS = ("read-0", "write", "ha-slave", "flush", "dispatch", "control")
 ROUND_TIMEOUT_S = 60.0
 ASK_TIMEOUT_MS = 10_000
 

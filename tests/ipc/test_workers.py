@@ -50,11 +50,11 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
     assert all(row.role < lib.RMQ_ROLES_MAX for row in WORKERS.rows(READERS_MAX, slave=False))
 
 
-def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
+def test_a_slave_has_ha_slave_in_place_of_ha() -> None:
     master = {row.name for row in WORKERS.rows(2, slave=False)}
     slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    assert (master - slave, slave - master) == ({"write", "ha"}, {"ha-slave"})
-    assert {"read-0", "read-1"} <= slave & master
+    assert (master - slave, slave - master) == ({"ha"}, {"ha-slave"})
+    assert {"read-0", "read-1", "write"} <= slave & master
 
 
 def test_services_of_a_master_have_their_ports_and_inboxes_on_every_broker() -> None:
