@@ -108,7 +108,7 @@ class ListenRequest(Struct, frozen=True):
 
 
 def listen_for_slaves(config: BrokerConfig, request: ListenRequest) -> socket.socket:
-    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`)."""
+    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). A slave closes its connections."""
     port = config.ha_listen_port or (0 if request.any_port else config.listen_port + 1)
     try:
         return listen(config.bind_address, port, request.fd_store)
@@ -148,12 +148,12 @@ def endpoints_of(
 ) -> list[Endpoint]:
     """The open doors of a listening broker, and of its name server. `config`: with the actual ports. `own`: the
     listeners of workers that have one of their own."""
-    ha, namesrv, metrics = own.get("ha"), own.get("namesrv"), own.get("metrics")
+    namesrv, metrics = own.get("namesrv"), own.get("metrics")
     http_host = config.metrics_prom_exporter_host or config.bind_address
     endpoints = broker_endpoints(
         config.bind_address,
         config.listen_port,
-        None if ha is None else int(ha.getsockname()[1]),
+        config.ha_listen_port,
         None if metrics is None else address(http_host, metrics.getsockname()[1]),
         admin=config.admin_addresses,
         ha=config.ha_allowed_networks,

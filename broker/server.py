@@ -57,7 +57,7 @@ from ringmq.broker.start_files import (
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.worker_image import worker_image
-from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
+from ringmq.broker.worker_specs import dormant_at_start, open_listeners, with_own_ports, worker_specs
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.audit import Actor, Change, Kind, write_change
 from ringmq.ipc.errors import PlaneFullError
@@ -405,16 +405,6 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
         log.info(text, address)
     fd_store.keep(context.all_listeners)
     return context
-
-
-def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> BrokerConfig:
-    """`config` with the actual ports of workers' own listeners."""
-    ports = {name: int(listener.getsockname()[1]) for name, listener in own.items()}
-    config = replace(config, ha_listen_port=ports.get("ha", config.ha_listen_port or config.listen_port + 1))
-    if "namesrv" not in ports:
-        return config
-    addresses = [config.namesrv_addr, f"{config.broker_ip1}:{ports['namesrv']}"]
-    return replace(config, namesrv_addr=";".join(filter(None, addresses)))
 
 
 def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -16,7 +17,7 @@ from ringmq.ipc.supervisor import make_event_fds
 from ringmq.ipc.tenure import is_master
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.worker_blocks import publish_workers
-from ringmq.ipc.workers import Start, WorkerRow, is_read
+from ringmq.ipc.workers import WORKERS, Start, WorkerRow, is_read
 from ringmq.native import lib
 
 
@@ -24,6 +25,17 @@ def open_listeners(rows: Iterable[WorkerRow], config: BrokerConfig, request: Lis
     """Worker -> its own listening socket, if it has one. Raises StartError."""
     opened = {row.name: function_of(row.listener)(config, request) for row in rows if row.listener}
     return {name: listener for name, listener in opened.items() if listener is not None}
+
+
+def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> BrokerConfig:
+    """`config` with the actual ports of workers' own listeners. A slave has the port for slaves, too, because it may
+    become a master."""
+    ports = {WORKERS.row(name).role: int(listener.getsockname()[1]) for name, listener in own.items()}
+    config = replace(config, ha_listen_port=ports[lib.RMQ_ROLE_HA])
+    if lib.RMQ_ROLE_NAMESRV not in ports:
+        return config
+    addresses = [config.namesrv_addr, f"{config.broker_ip1}:{ports[lib.RMQ_ROLE_NAMESRV]}"]
+    return replace(config, namesrv_addr=";".join(filter(None, addresses)))
 
 
 def worker_specs(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.listening import METRICS_PORT
 from ringmq.doctor.finding import OK, WARN, Finding, graded
 from ringmq.doctor.gather_network import NAMESRV_PORT
@@ -25,7 +24,7 @@ def endpoints_of(config: BrokerConfig) -> list[Endpoint]:
         *broker_endpoints(
             host,
             port,
-            None if starts_as_slave(config) else config.ha_listen_port or port + 1,
+            config.ha_listen_port or port + 1,
             None if config.metrics_exporter_type == "DISABLE" else http,
             admin=config.admin_addresses,
             ha=config.ha_allowed_networks,

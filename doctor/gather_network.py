@@ -10,7 +10,6 @@ from dataclasses import replace
 import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.listening import METRICS_PORT
 from ringmq.doctor.facts import PeerFacts, PortFacts, RunningBrokerFacts
 
@@ -25,8 +24,7 @@ def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
     ports = []
     if port:
         ports += [("listenPort", host, port), ("listenPort - 2 (VIP)", host, port - 2)]
-        if not starts_as_slave(config):
-            ports.append(("haListenPort", host, config.ha_listen_port or port + 1))
+        ports.append(("haListenPort", host, config.ha_listen_port or port + 1))
     # a RingMQ broker takes any other port if the usual one is taken
     if config.metrics_exporter_type == "PROM" and config.metrics_prom_exporter_port not in (0, METRICS_PORT):
         metrics_host = config.metrics_prom_exporter_host or host

@@ -256,7 +256,7 @@ def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     properties = json.loads(Path(spec.config_path).read_text())
     role, status = plane.role(spec.role), EXIT_CLEAN
     while await_journal(plane, spec.role):
-        ended = follow(spec.name, plane, properties)
+        ended = follow(spec, plane, properties)
         if ended is not None:
             status = ended
             break
@@ -265,10 +265,14 @@ def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     return status
 
 
-def follow(name: str, plane: Plane, properties: Mapping[str, str]) -> int | None:
-    """Append what a master sends, with the log open. Returns what `SlaveShell.run` does."""
+def follow(spec: WorkerSpec, plane: Plane, properties: Mapping[str, str]) -> int | None:
+    """Append what a master sends, with the log open. Other slaves' connections are closed at once. Returns what
+    `SlaveShell.run` does."""
     error = ffi.new("int *")
-    receiver = opened(name, lib.rmq_receiver_open(plane.struct, error), error)
+    receiver = opened(spec.name, lib.rmq_receiver_open(plane.struct, error), error)
+    refused = int(lib.rmq_receiver_listen(receiver, spec.listen_fds[0]))
+    if refused:
+        raise RoleError(f"{spec.name}: the replication port: {os.strerror(-refused)}")
     shell = SlaveShell(plane, properties, receiver)
     lib.rmq_journal_opened(plane.struct)
     plane.role(lib.RMQ_ROLE_HA).state = STATE_SERVING

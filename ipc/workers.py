@@ -292,7 +292,8 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave",
-            asks=("control",), runs_modules=("ringmq.ha.slave_shell",),
+            listener="ringmq.broker.listening:listen_for_slaves", asks=("control",),
+            runs_modules=("ringmq.ha.slave_shell",),
         ),
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,

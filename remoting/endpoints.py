@@ -43,16 +43,15 @@ class Endpoint:
 
 
 def broker_endpoints(
-    host: str, port: int, ha_port: int | None, http: str | None, *, admin: str, ha: str, http_networks: str
+    host: str, port: int, ha_port: int, http: str | None, *, admin: str, ha: str, http_networks: str
 ) -> Iterator[Endpoint]:
     """Yield the endpoints of a broker. The VIP port (port - 2) belongs to the broker's own endpoint.
 
-    `ha_port` is None on a slave, which has no replication port. `http` is host:port of /metrics, None without it.
+    `ha_port` is the replication port. `http` is host:port of /metrics, None without it.
     `admin`, `ha` and `http_networks` are adminAddresses, haAllowedNetworks and httpAllowedNetworks.
     """
     yield Endpoint(address(host, port), "adminAddresses", admin, "takes requests that change the broker from")
-    if ha_port is not None:
-        yield Endpoint(address(host, ha_port), "haAllowedNetworks", ha, "sends the log to")
+    yield Endpoint(address(host, ha_port), "haAllowedNetworks", ha, "sends the log to")
     if http is not None:
         yield Endpoint(http, "httpAllowedNetworks", http_networks, "shows metrics and health to")
 

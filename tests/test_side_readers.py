@@ -26,10 +26,8 @@ STARTS = {
     "broker/server.py",
     "broker/stock_store_check.py",
     "broker/worker_image.py",
-    "doctor/check_endpoints.py",
     "doctor/examine.py",
     "doctor/gather_machine.py",
-    "doctor/gather_network.py",
 }
 """Modules that run before the watermark page exists, and checks of a broker that does not run."""
 OF_PLANE = ("journal.c", "journal.h", "layout.h", "plane.c", "plane.h", "ports_layout.h", "watermarks_layout.h")

@@ -300,7 +300,7 @@ def test_a_terminal_shows_what_is_wrong_with_what_to_do() -> None:
         ),
         (
             {"bind_address": "::", "broker_role": "SLAVE", "metrics_exporter_type": "DISABLE"},
-            {"adminAddresses": WARN},
+            {"adminAddresses": WARN, "haAllowedNetworks": WARN},
         ),
     ],
 )

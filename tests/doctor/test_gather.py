@@ -99,10 +99,10 @@ def test_a_port_that_cannot_be_and_a_name_that_is_no_text_are_told() -> None:
     assert taken.owner.endswith(f"({os.getpid()})")
 
 
-def test_ports_are_those_of_the_role() -> None:
+def test_ports_are_those_of_the_configuration() -> None:
     assert [port for _, _, port in wanted_ports(BrokerConfig())] == [10911, 10909, 10912]
     slave = BrokerConfig(broker_role="SLAVE", broker_id=1, metrics_prom_exporter_port=6000)
-    assert [port for _, _, port in wanted_ports(slave)] == [10911, 10909, 6000]
+    assert [port for _, _, port in wanted_ports(slave)] == [10911, 10909, 10912, 6000]
     assert wanted_ports(BrokerConfig(listen_port=0)) == []
     assert [port.address for port in gather_serve_port(BrokerConfig())] == ["127.0.0.1:9876"]
     assert gather_serve_port(BrokerConfig(namesrv_addr="h:9876")) == ()

@@ -1,7 +1,9 @@
 """The ha role of a slave: streams into the log, reports, what it refuses, and what a death leaves."""
 
+import errno
 import os
 import signal
+import socket
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -442,3 +444,27 @@ def test_what_was_readable_stays_so_when_a_master_has_confirmed_less(tmp_path: P
         lib.rmq_receiver_limit(slave.handle, len(log))
     kit.dispatch_all()
     assert lib.rmq_confirm_offset(kit.marks) == kit.marks.dispatched_offset == len(log)
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_connections_of_other_slaves_are_closed_at_once(tmp_path: Path, log: bytes, is_streaming: bool) -> None:
+    kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
+    with kit.receiver() as receiver, socket.create_server(("127.0.0.1", 0)) as listener:
+        assert lib.rmq_receiver_listen(receiver.handle, listener.fileno()) == 0
+        if is_streaming:
+            receiver.connect()
+            receiver.run()
+        others = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+        receiver.run()
+        for other in others:
+            other.settimeout(5)
+            assert other.recv(1) == b""
+            other.close()
+        if is_streaming:
+            receiver.feed(frames(log, 0, SEGMENT))
+            assert kit.marks.append_offset == len(log)
+
+
+def test_a_listener_that_is_none_is_an_error(tmp_path: Path) -> None:
+    with slave_with_files(tmp_path, segment_bytes=SEGMENT).receiver() as receiver:
+        assert lib.rmq_receiver_listen(receiver.handle, -1) == -errno.EBADF

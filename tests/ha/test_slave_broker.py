@@ -1,6 +1,7 @@
 """A slave broker behind a master that is a script: streams, deaths, restarts in place, and what clients see."""
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from receiver_kit import frame, frames
 from ringmq.broker.requests.request import REJECTED
 from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.stock.ports import free_port
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.store_task import CUT, StoreTask, write_task
 from tests.raw_client import RawClient
@@ -220,3 +222,18 @@ def test_an_order_that_a_crash_left_behind_is_performed_at_the_next_start(tmp_pa
     assert slave_log(store, 0, LOG_END) == master_log()[:LOG_END]
     saved = b"".join(path.read_bytes() for path in sorted((store / "salvage").iterdir()))
     assert master_log()[cut_at : 3 * FILE_BYTES] in saved
+
+
+def is_closed_at_once(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as other:
+        return other.recv(1) == b""
+
+
+def test_a_slave_has_a_replication_port_and_closes_its_connections(tmp_path: Path) -> None:
+    """The port is its own from the start on, so a promotion cannot fail because another process has taken it."""
+    port = free_port()
+    with RunningBroker(tmp_path / "store", {**SLAVE, "haListenPort": port}, namesrv=None) as broker:
+        assert is_closed_at_once(port)
+        broker.signal_worker("ha-slave", signal.SIGKILL)
+        assert is_closed_at_once(port), "by the next process"
+        assert broker.stop() == 0

@@ -44,8 +44,3 @@ def test_a_list_shuts_its_own_door() -> None:
 )
 def test_loopback_is_no_door(listener: str, is_open: bool) -> None:
     assert Endpoint(listener, "adminAddresses", "", "").is_open is is_open
-
-
-def test_a_slave_has_no_replication_port() -> None:
-    endpoints = broker_endpoints("0.0.0.0", 10911, None, None, admin="", ha="", http_networks="")
-    assert [endpoint.shut_by for endpoint in endpoints] == ["adminAddresses"]

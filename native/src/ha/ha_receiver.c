@@ -20,6 +20,8 @@ enum {
     AHEAD_BYTES = 16 << 10,         /* behind a header, where the stream comes in small pieces */
     PARK_MS = 100,
     SEGMENT_POLL_MS = 5,
+    ACCEPT_PAUSE_MS = 100,          /* while no descriptor is free */
+    ACCEPTS_MAX = 16,               /* in a row, so that the stream goes on */
     RATE_MS = 1000,
     RECORD_HEAD_BYTES = 8,          /* size and magic: enough to tell junk */
     ZEROS_BYTES = 64 << 10,
@@ -37,6 +39,8 @@ struct rmq_receiver {
     uint64_t received;             /* end of the received bytes; the stream's next byte belongs here */
     uint64_t store_time_ms;        /* of the newest record */
 
+    int listen_fd;                 /* -1 = none */
+    int64_t accept_again_ms;
     int fd;                        /* -1 = not connected */
     uint8_t head[HEADER_BYTES];
     uint32_t head_have;
@@ -153,7 +157,7 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error)
     r->marks = plane->watermarks;
     r->role = &r->header->roles[RMQ_ROLE_HA];
     r->link = &r->header->replication.link;
-    r->fd = -1;
+    r->fd = r->listen_fd = -1;
     RMQ_INVARIANT(rmq_journal_is_owned(plane, RMQ_ROLE_HA), r->header->ports.journal.owner);
     *error = open_parts(r);
     if (*error < 0) {
@@ -161,6 +165,30 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error)
         return NULL;
     }
     return r;
+}
+
+int rmq_receiver_listen(struct rmq_receiver *r, int listen_fd)
+{
+    int flags = fcntl(listen_fd, F_GETFL);
+    if (flags < 0 || fcntl(listen_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    r->listen_fd = listen_fd;
+    return 0;
+}
+
+static void close_arrivals(struct rmq_receiver *r)
+{
+    if (r->listen_fd < 0 || rmq_mono_ms() < r->accept_again_ms)
+        return;
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                r->accept_again_ms = rmq_mono_ms() + ACCEPT_PAUSE_MS;
+            return;
+        }
+        close(fd);
+    }
 }
 
 static int refuse(struct rmq_receiver *r, uint32_t reason, uint64_t offset, int error)
@@ -520,12 +548,16 @@ static void park(struct rmq_receiver *r, int64_t left_ns)
     int event_fd = r->plane->event_fds[RMQ_ROLE_HA];
     int64_t left_ms = left_ns / 1000000 + 1, limit_ms = r->needs_segment ? SEGMENT_POLL_MS : PARK_MS;
     short events = (short)(POLLIN | (r->report_left ? POLLOUT : 0));
-    struct pollfd polled[2] = {{.fd = event_fd, .events = POLLIN}, {.fd = r->fd, .events = events}};
-    nfds_t count = r->fd >= 0 && !r->needs_segment ? 2 : 1;
+    int listen_fd = rmq_mono_ms() < r->accept_again_ms ? -1 : r->listen_fd; /* poll skips -1 */
+    struct pollfd polled[3] = {
+        {.fd = event_fd, .events = POLLIN},
+        {.fd = listen_fd, .events = POLLIN},
+        {.fd = r->needs_segment ? -1 : r->fd, .events = events},
+    };
     rmq_bell_arm(bell);
     if (!has_news(r)) {
         r->role->counters[RMQ_RECEIVE_SLEEPS]++;
-        if (poll(polled, count, (int)(left_ms < limit_ms ? left_ms : limit_ms)) > 0 && polled[0].revents) {
+        if (poll(polled, 3, (int)(left_ms < limit_ms ? left_ms : limit_ms)) > 0 && polled[0].revents) {
             uint64_t rings; /* as rmq_bell_wait, with the socket beside the bell */
             ssize_t n = read(event_fd, &rings, sizeof rings);
             (void)n;
@@ -537,6 +569,7 @@ static void park(struct rmq_receiver *r, int64_t left_ns)
 int rmq_receiver_run(struct rmq_receiver *r, int64_t budget_ns)
 {
     int64_t end_ns = rmq_mono_ns() + budget_ns;
+    close_arrivals(r); /* also while a stream never pauses */
     for (;;) {
         rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
         int more = r->fd >= 0 && serve(r);
@@ -551,7 +584,9 @@ int rmq_receiver_run(struct rmq_receiver *r, int64_t budget_ns)
         int64_t left_ns = end_ns - rmq_mono_ns();
         if (left_ns <= 0 || rmq_ring_used(&r->header->replication.commands))
             return RMQ_RUN_BUDGET;
-        if (!more)
+        if (!more) {
             park(r, left_ns);
+            close_arrivals(r);
+        }
     }
 }

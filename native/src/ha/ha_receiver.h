@@ -61,6 +61,9 @@ struct rmq_receiver;
 /* Wipes the bytes that a dead predecessor has left behind append_offset. The file of append_offset must exist. NULL with *error
  * = -errno on failure. */
 struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error);
+/* Closes each connection that comes to this listener from now on, at once: only a master sends its log. It stays the caller's.
+ * Returns 0 or -errno. */
+int rmq_receiver_listen(struct rmq_receiver *receiver, int listen_fd);
 /* Takes over a connected socket, in place of the one before: the first report is sent as soon as everything appended may
  * be reported. */
 void rmq_receiver_attach(struct rmq_receiver *receiver, int fd);
