@@ -372,16 +372,15 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
     port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
-    is_slave = starts_as_slave(config)
     request = ListenRequest(not options.config.listen_port, options.namesrv_port, fd_store)
-    own = open_listeners((row for row in WORKERS if row.of != ("master" if is_slave else "slave")), config, request)
+    own = open_listeners(WORKERS, config, request)
     config = with_own_ports(config, own)
     placement = place(
         cpus,
         config.readers or None,
         sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         sync_replication=waits_for_replicas(config),
-        slave=is_slave,
+        slave=starts_as_slave(config),
         listening=own,
     )
     notes = (unregistered_note(config.namesrv_addr), unreachable_note(config.broker_ip1, config.namesrv_addr))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.image_process import ImageContents, contents_of
 from ringmq.ipc.workers import WORKERS
@@ -23,7 +22,7 @@ FILTER_COMPILER = "ringmq.filters.compiler"
 
 def image_contents(config: BrokerConfig) -> ImageContents:
     """The modules of this broker's image: those of its workers, and the compiler of filters if control needs it."""
-    contents = contents_of(WORKERS.rows(1, slave=starts_as_slave(config)), config.broker_name)
+    contents = contents_of(WORKERS.rows(1), config.broker_name)
     if config.enable_property_filter:
         return replace(contents, at_once=(*contents.at_once, FILTER_COMPILER))
     return contents

@@ -78,9 +78,11 @@ def dormant_at_start(
     rows: Iterable[WorkerRow], plane: Plane, config: BrokerConfig, root: Path, log: Callable[[str], None]
 ) -> frozenset[str]:
     """The workers without work. A worker starts if its function `needed_at_once` fails."""
-    serves = is_master(plane.watermarks)
+    serves, owner = is_master(plane.watermarks), int(plane.header.ports.journal.owner)
     return frozenset(
-        row.name for row in rows if (row.needs_master and not serves) or not _is_needed(row, config, root, log)
+        row.name
+        for row in rows
+        if (row.needs_master and not serves) or not (row.appends(owner) or _is_needed(row, config, root, log))
     )
 
 

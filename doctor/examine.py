@@ -63,7 +63,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
     """Return ringmqMemoryMax of a broker with this configuration, in bytes. Computes the default if it is not set."""
     readers = sum(map(is_read, cpus.plan))
-    capacity = capacity_of(config, WORKERS.rows(readers, slave=starts_as_slave(config)))
+    capacity = capacity_of(config, WORKERS.rows(readers))
     return memory_max_bytes(config, plane_bytes(capacity), sum(port.arena_bytes for port in capacity.ports))
 
 

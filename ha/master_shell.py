@@ -5,13 +5,12 @@ control has a command, or when its slice is over. This module does no work per m
 """
 
 import errno
-import json
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from ipaddress import ip_address
 from os import strerror
-from pathlib import Path
 from typing import Any
 
 from ringmq.ha import master_events as events
@@ -20,9 +19,10 @@ from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_core import MasterCore
 from ringmq.ha.replica_watermark import Requirement
 from ringmq.ha.settings import HaSettings
+from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
-from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec
+from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 
@@ -66,8 +66,9 @@ class MasterShell:
         self._ordered_away: dict[int, str] = {}
         """The reason why the core closes a peer, until C has closed it."""
 
-    def run(self) -> None:
-        """Serve until the clean stop is complete. Raises RoleError if the C loop cannot go on."""
+    def run(self) -> int | None:
+        """Serve until the clean stop is complete. Returns the exit status, or None if this broker is the master no
+        more. Raises RoleError if the C loop cannot go on."""
         while True:
             reason = int(lib.rmq_ha_sender_run(self._sender, self._slice_ns()))
             if reason < 0:
@@ -76,7 +77,9 @@ class MasterShell:
             self._take_events()
             self.look()
             if reason == lib.RMQ_RUN_STOPPED:
-                return
+                return EXIT_CLEAN
+            if reason == lib.RMQ_RUN_YIELDED:
+                return None
 
     def look(self) -> None:
         """Step the core with the slaves' progress and the time."""
@@ -181,17 +184,17 @@ def requirement_struct(requirement: Requirement) -> Any:
     return struct
 
 
-def serve_master(spec: WorkerSpec, plane: Plane) -> None:
-    """The worker `ha` of a master, until its clean stop."""
-    settings = HaSettings.from_properties(json.loads(Path(spec.config_path).read_text()))
+def send_log(spec: WorkerSpec, plane: Plane, properties: Mapping[str, str]) -> int | None:
+    """Send the log to slaves until the clean stop, and return the exit status. None: this broker is the master no
+    more, and the connections are closed."""
     error = ffi.new("int *")
     sender = opened(spec.name, lib.rmq_ha_sender_open(plane.struct, spec.listen_fds[0], error), error)
-    shell = MasterShell(plane, sender, MasterCore(settings))
+    shell = MasterShell(plane, sender, MasterCore(HaSettings.from_properties(properties)))
     shell.look()  # the words say what holds without a slave before anybody is told that this broker is ready
     plane.role(spec.role).state = STATE_SERVING
-    shell.run()
-    plane.role(spec.role).state = STATE_STOPPING
+    status = shell.run()
     lib.rmq_ha_sender_close(sender)
+    return status
 
 
 def _host(event: Any) -> str:

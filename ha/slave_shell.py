@@ -1,4 +1,4 @@
-"""The worker `ha-slave`: the C receiver, the core's decisions about the master, and the code that performs them.
+"""The worker `ha` of a slave: the C receiver, the core's decisions about the master, and the code that performs them.
 
 The C loop (native/src/ha/ha_receiver.c) receives the stream. It returns when its slice is over, control has sent a
 command or the connection has ended. The shell steps the core (slave_core.py) with the events and performs its effects.
@@ -7,7 +7,6 @@ A thread (master_calls.py) sends the requests beside the stream.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -26,10 +25,9 @@ from ringmq.ha.received_bodies import ReceivedBodies
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
-from ringmq.ipc.journal import await_journal
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
-from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
@@ -80,7 +78,7 @@ class SlaveShell:
         while True:
             reason = int(lib.rmq_receiver_run(self._receiver, self._slice_ns()))
             if reason < 0:
-                raise RoleError(f"ha-slave: {os.strerror(-reason)}")
+                raise RoleError(f"ha: {os.strerror(-reason)}")
             self._take_commands()
             self._step(events.Tick(self._snapshot()))  # first: what has come on a link counts when its end is told
             if reason == lib.RMQ_RUN_LINK:
@@ -198,7 +196,7 @@ class SlaveShell:
         try:
             write_task(self._root, order)
         except OSError as error:
-            raise RoleError(f"ha-slave: the task to {order.action} the store cannot be saved: {error}") from error
+            raise RoleError(f"ha: the task to {order.action} the store cannot be saved: {error}") from error
         self._restarting = True
 
     def _who(self) -> PeerClaim:
@@ -251,23 +249,9 @@ def link_text(reason: int, offset: int, error: int) -> str:
     }.get(reason, f"reason {reason}")
 
 
-def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
-    """Run the worker until the clean stop that `stop` and the watermark page announce. Returns its exit status."""
-    properties = json.loads(Path(spec.config_path).read_text())
-    role, status = plane.role(spec.role), EXIT_CLEAN
-    while await_journal(plane, spec.role):
-        ended = follow(spec, plane, properties)
-        if ended is not None:
-            status = ended
-            break
-        lib.rmq_journal_give(plane.struct, lib.RMQ_ROLE_HA, lib.RMQ_ROLE_WRITE)
-    role.state = STATE_STOPPING
-    return status
-
-
 def follow(spec: WorkerSpec, plane: Plane, properties: Mapping[str, str]) -> int | None:
-    """Append what a master sends, with the log open. Other slaves' connections are closed at once. Returns what
-    `SlaveShell.run` does."""
+    """Append what a master sends, with the log open, until the clean stop or until the store has to be closed. Then
+    returns the exit status. None: the journal went to write. Other slaves' connections are closed at once."""
     error = ffi.new("int *")
     receiver = opened(spec.name, lib.rmq_receiver_open(plane.struct, error), error)
     refused = int(lib.rmq_receiver_listen(receiver, spec.listen_fds[0]))
@@ -279,6 +263,8 @@ def follow(spec: WorkerSpec, plane: Plane, properties: Mapping[str, str]) -> int
     status = shell.run()
     shell.close()
     lib.rmq_receiver_close(receiver)
+    if status is None:
+        lib.rmq_journal_give(plane.struct, lib.RMQ_ROLE_HA, lib.RMQ_ROLE_WRITE)
     return status
 
 

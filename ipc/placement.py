@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ringmq.ipc.ports import READERS_MAX
 from ringmq.ipc.workers import WORKERS, CpuClass, WorkerTable, is_read
+from ringmq.native import lib
 
 SPIN_PAUSES = 2000
 
@@ -65,7 +66,8 @@ def place(
         spin_pauses = SPIN_PAUSES
     placed: dict[CpuClass, int] = {}
     plan: dict[str, tuple[int, ...]] = {}
-    for row in table.rows(count, slave=slave):
+    owner = lib.RMQ_ROLE_HA if slave else lib.RMQ_ROLE_WRITE
+    for row in (row.beside(owner) for row in table.rows(count)):
         if row.listener and not (
             row.cpu_class is not CpuClass.AUXILIARY if listening is None else row.name in listening
         ):

@@ -38,8 +38,8 @@ class Capacity(Struct, frozen=True):
     parked_slots: int = PARKED_SLOTS
     commit_slots: int = 16384
     arrived_slots: int = 65536
-    ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(WORKERS.rows(1, slave=False)))
-    answerers: tuple[AnswererPlan, ...] = field(default_factory=lambda: answerer_plans(WORKERS.rows(1, slave=False)))
+    ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(WORKERS.rows(1)))
+    answerers: tuple[AnswererPlan, ...] = field(default_factory=lambda: answerer_plans(WORKERS.rows(1)))
 
 
 class Plane:

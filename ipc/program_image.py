@@ -53,16 +53,15 @@ def modules_of(order: ProgramOrder) -> Iterable[str]:
         return (order.module,)
     command = next(iter(order.words), "")
     if command in SERVERS:
-        return (*MAIN_PROCESS, *contents_of(WORKERS.rows(1, slave=False), "").at_once)
+        return (*MAIN_PROCESS, *contents_of(WORKERS.rows(1), "").at_once)
     entry = import_module(COMMANDS).COMMANDS.get(command)
     return () if entry is None else (entry.module,)
 
 
 def later_modules() -> Iterable[str]:
     """The modules of workers that start later, which the image of a broker's workers would load each time."""
-    for slave in (False, True):
-        contents = contents_of(WORKERS.rows(1, slave=slave), "")
-        yield from (*contents.at_once, *contents.later)
+    contents = contents_of(WORKERS.rows(1), "")
+    return (*contents.at_once, *contents.later)
 
 
 class ProgramImage:

@@ -205,6 +205,7 @@ class Supervisor:
 
     def _check_workers(self) -> None:
         now_ms = _now_ms()
+        self._core.journal_owner = int(self._plane.header.ports.journal.owner)
         if self._image is not None:
             self._image.turn(now_ms, may_make=not self._core.stopping, known=lambda: self.pids().values())
         for name, process in list(self._processes.items()):
@@ -272,7 +273,7 @@ class Supervisor:
                 case Spawn(worker=name):
                     self._spawn(name)
                 case Terminate(worker=name):
-                    self._plane.watermarks.stop_requested = self._rows[name].stop_phase
+                    self._plane.watermarks.stop_requested = self._core.phase
                     self._signal(name, signal.SIGTERM)
                 case Kill(worker=name):
                     self._signal(name, signal.SIGKILL)

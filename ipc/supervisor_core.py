@@ -71,6 +71,8 @@ The service manager's watchdog covers only the other workers, because an optiona
 """
 SILENT_START_MS = 60_000
 """The same limit for an optional worker that starts. Its start may read much of the store."""
+NO_ROLE = 0
+"""The supervisor's own number: it owns no journal."""
 NOT_STARTED = 0
 """The phase while no stop is under way. Phases of a stop begin with 1 (StopPhase)."""
 
@@ -222,6 +224,8 @@ class SupervisorCore(Struct):
     the cause is in the store, not in the plane. The supervisor then only replaces the worker."""
     restart_wanted: bool = False
     """True if the store is to be reopened: a worker has left an order for it, or the plane is broken."""
+    journal_owner: int = NO_ROLE
+    """The role that owns the journal of write, as the supervisor has seen it last. It counts when a stop begins."""
 
     def start(self) -> list[Effect]:
         """Start every worker that is not dormant, for the first time."""
@@ -234,6 +238,11 @@ class SupervisorCore(Struct):
     def stopping(self) -> bool:
         """True while a stop is under way."""
         return self._phase > NOT_STARTED
+
+    @property
+    def phase(self) -> int:
+        """The phase of the stop that is under way, else NOT_STARTED."""
+        return self._phase
 
     def all_serving(self) -> bool:
         """True if every worker serves or is dormant. Optional workers do not count."""
@@ -394,6 +403,8 @@ class SupervisorCore(Struct):
     def _next_phase(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         if not self.stopping:  # readers wait for answers of workers that are down
+            for worker in self._workers.values():
+                worker.row = worker.row.beside(self.journal_owner)
             waiting = (worker for worker in self._workers.values() if worker.state is State.WAITING)
             effects = self._started([worker for worker in waiting if worker.row.at_stop is not AtStop.ENDS])
         while self._phase < self.table.last_phase:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,6 +72,15 @@ class CpuClass(Enum):
     AUXILIARY = "on control's CPU"
 
 
+class WhileAppending(Struct, frozen=True):
+    """Columns of a row that differ while its role owns the journal of write (`ipc/journal.py`)."""
+
+    stop_phase: StopPhase
+    cpu_class: CpuClass
+    """At the start of the broker. A process that becomes the owner keeps its CPU."""
+    at_stop: AtStop
+
+
 class WorkerRow(Struct, frozen=True):
     """The row of one worker. It names functions as `package.module:function`."""
 
@@ -87,8 +95,6 @@ class WorkerRow(Struct, frozen=True):
     start: Start = Start.AT_ONCE
     is_optional: bool = False
     """True if its deaths, however many, degrade /health and never end the broker."""
-    of: Literal["any", "master", "slave"] = "any"
-    """The brokers that have it."""
     needs_master: bool = False
     """True if it works on a master alone. Other brokers have it dormant, and control answers its requests there."""
     listener: str = ""
@@ -110,6 +116,19 @@ class WorkerRow(Struct, frozen=True):
     """Columns of guests whose functions it calls (`ipc/guests.py`). The image loads their modules, too."""
     in_image: bool = True
     """False if its modules load a library that keeps state over a fork. The image then leaves them to the worker."""
+    while_appending: WhileAppending | None = None
+    """Columns that differ while the role owns the journal of write. The worker starts at once then."""
+
+    def appends(self, journal_owner: int) -> bool:
+        """True if this worker has a part of its own as the owner of the journal, and is the owner."""
+        return self.while_appending is not None and self.role == journal_owner
+
+    def beside(self, journal_owner: int) -> WorkerRow:
+        """The row while that role owns the journal."""
+        if self.while_appending is None or not self.appends(journal_owner):
+            return self
+        columns = self.while_appending
+        return replace(self, stop_phase=columns.stop_phase, cpu_class=columns.cpu_class, at_stop=columns.at_stop)
 
     @property
     def ends_when_idle(self) -> bool:
@@ -157,11 +176,9 @@ class WorkerTable:
             return replace(self._read, name=name, role=self._read.role + reader)
         return self._rows[name]
 
-    def rows(self, readers: int, *, slave: bool) -> list[WorkerRow]:
-        """The workers that a broker may have: `readers` read workers, then the others of its replication role."""
-        side = "slave" if slave else "master"
-        others = [row for row in self._present() if row.of in ("any", side)]
-        return [*(self.row(read_name(reader)) for reader in range(readers)), *others]
+    def rows(self, readers: int) -> list[WorkerRow]:
+        """The workers that a broker may have: `readers` read workers, then the others."""
+        return [*(self.row(read_name(reader)) for reader in range(readers)), *self._present()]
 
     @property
     def last_phase(self) -> int:
@@ -169,7 +186,7 @@ class WorkerTable:
         return max(row.stop_phase for row in self)
 
     def __iter__(self) -> Iterator[WorkerRow]:
-        """The rows of all brokers. All read workers share one."""
+        """All rows. All read workers share one."""
         return iter((self._read, *self._present()))
 
     def _present(self) -> Iterator[WorkerRow]:
@@ -189,7 +206,7 @@ class WorkerTable:
                 f"({readers[0]}..{readers[-1]})"
             )
         for other in self._rows.values():
-            if other.role == row.role and {row.of, other.of} != {"master", "slave"}:
+            if other.role == row.role:
                 return f"role {row.role} is that of worker {other.name!r}"
             if (both := _codes(row) & _codes(other)) and not _shares(row, other):
                 return f"request code {min(both)} is answered by worker {other.name!r}"
@@ -253,7 +270,6 @@ def _asks(asker: WorkerRow, answerer: WorkerRow) -> bool:
 
 
 _BROKER_MODULE = "ringmq.broker.worker"
-_HA_MODULE = "ringmq.ha.worker"
 WORKERS = WorkerTable(
     WorkerRow(
         "read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ,
@@ -285,15 +301,11 @@ WORKERS = WorkerTable(
             asks=("control",), runs_modules=("ringmq.broker.dispatch_shell", "ringmq.store.delay_levels"),
         ),
         WorkerRow(
-            "ha", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.HA, CpuClass.HA, start=Start.CONNECTION, of="master",
+            "ha", lib.RMQ_ROLE_HA, "ringmq.ha.worker", StopPhase.HA, CpuClass.HA, start=Start.CONNECTION,
             listener="ringmq.broker.listening:listen_for_slaves", asks=("control",),
             needed_at_once="ringmq.broker.config.relations:needs_ha_at_once",
-            runs_modules=("ringmq.ha.master_shell",),
-        ),
-        WorkerRow(
-            "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave",
-            listener="ringmq.broker.listening:listen_for_slaves", asks=("control",),
-            runs_modules=("ringmq.ha.slave_shell",),
+            runs_modules=("ringmq.ha.master_shell", "ringmq.ha.slave_shell"),
+            while_appending=WhileAppending(StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT),
         ),
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,

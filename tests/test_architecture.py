@@ -70,14 +70,14 @@ SUBPACKAGES = {
         "observing": {"runtimes", "connections", "producing"},
     },
 }
-# Only the worker table makes and lists these names. The entry point of such a worker matches its name.
+# Only the worker table makes these names.
 OF_A_START = ("broker", "ipc", "store", "ha", "timer", "services", "pop", "namesrv", "filters")
 DATACLASSES = {
     "BrokerConfig", "HaSettings", "NamesrvConfig", "StoreConfig", "Filing", "MasterCore", "Refuse", "TimerMessage",
 }  # fmt: skip
 """Of these packages: classes whose fields have metadata, or that take no part in the arguments or in a comparison."""
-WORKER_NAMES = re.compile(r"""["'](read-|ha-slave["'])""")
-NAMES_WORKERS = {"ipc/workers.py", "ha/worker.py"}
+WORKER_NAMES = re.compile(r"""["']read-""")
+NAMES_WORKERS = {"ipc/workers.py"}
 DRILLS = "loadtest"
 """Drills inject faults into workers by name. The order of faults depends on the seed."""
 FILE_LINES_MAX = 600

@@ -25,7 +25,6 @@ STARTS = {
     "broker/log_cut.py",
     "broker/server.py",
     "broker/stock_store_check.py",
-    "broker/worker_image.py",
     "doctor/examine.py",
     "doctor/gather_machine.py",
 }

@@ -19,8 +19,7 @@ from ringmq.loadtest.drills.ha_load import HaLoad
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.ha_bodies import ADOPT, HaStatus
 
-MASTER_WORKERS = ("read-0", "write", "flush", "dispatch", "control", "ha")
-SLAVE_WORKERS = ("read-0", "write", "ha-slave", "flush", "dispatch", "control")
+WORKERS = ("read-0", "write", "flush", "dispatch", "control", "ha")
 ROUND_TIMEOUT_S = 60.0
 ASK_TIMEOUT_MS = 10_000
 
@@ -68,7 +67,7 @@ def plan_faults(seed: int, count: int, kinds: tuple[str, ...] = tuple(WEIGHTS)) 
     order += dice.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=max(0, count - len(order)))
     plan = []
     for kind in order[:count]:
-        worker = dice.choice(MASTER_WORKERS if "master" in kind else SLAVE_WORKERS)
+        worker = dice.choice(WORKERS)
         plan.append(Fault(kind, worker, dice.uniform(0.2, 2.5), dice.randrange(1, 200_000)))
     return plan
 
@@ -87,12 +86,12 @@ class FaultInjector:
             "kill master worker": lambda fault: self._kill_worker(group.master, fault.worker),
             "kill slave worker": lambda fault: self._kill_worker(group.slaves[0], fault.worker),
             "kill HA writer": lambda fault: self._kill_worker(group.master, "ha"),
-            "kill HA client": lambda fault: self._kill_worker(group.slaves[0], "ha-slave"),
+            "kill HA client": lambda fault: self._kill_worker(group.slaves[0], "ha"),
             "kill master": lambda fault: self._kill([group.master]),
             "kill slave": lambda fault: self._kill([group.slaves[0]]),
             "kill both": lambda fault: self._kill([group.master, group.slaves[0]]),
             "stop HA writer": lambda fault: self._stop(self._worker(group.master, "ha"), fault.span_s),
-            "stop HA client": lambda fault: self._stop(self._worker(group.slaves[0], "ha-slave"), fault.span_s),
+            "stop HA client": lambda fault: self._stop(self._worker(group.slaves[0], "ha"), fault.span_s),
             "stop slave": lambda fault: self._stop(group.slaves[0].everybody(), fault.span_s),
             "slave loses tail": self._slave_loses_tail,
             "master loses tail": self._master_loses_tail,

@@ -100,9 +100,9 @@ class Kit:
 def kit(tmp_path: Path, capacity: Capacity | None = None, readers: int = 1, **settings: str) -> Iterator[Kit]:
     """A Kit whose shared memory goes away."""
     name = f"ringmq-test-{uuid4().hex}"
-    small = Capacity(1024, 4096, 1024, 1024, 4096, ports=port_plans(WORKERS.rows(readers, slave=False)))
+    small = Capacity(1024, 4096, 1024, 1024, 4096, ports=port_plans(WORKERS.rows(readers)))
     plane = Plane.create(name, capacity or small, tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), {"ha", "metrics", "services", "delay"})
+    publish_workers(plane, WORKERS.rows(1), {"ha", "metrics", "services", "delay"})
     try:
         yield Kit(plane, tmp_path / "store", settings)
     finally:

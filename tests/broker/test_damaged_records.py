@@ -73,7 +73,7 @@ def start(root: Path, log: bytes) -> dict[tuple[str, int], list[int]]:
     write_checkpoint(root, Checkpoint(0, 0, 0))
     config = changed(BrokerConfig(), {**SETTINGS, "storePathRootDir": str(root)})
     recovered = recover(store_config(config))
-    rows = WORKERS.rows(1, slave=False)
+    rows = WORKERS.rows(1)
     plane = make_plane(config, root, recovered, rows, place([0], 1), "127.0.0.1")
     error = ffi.new("int *")
     dispatcher = lib.rmq_dispatcher_open(plane.struct, 16, ffi.NULL, error)

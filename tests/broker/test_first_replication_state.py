@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.server import make_plane
@@ -42,7 +41,7 @@ def first_plane(root: Path, properties: dict[str, str]) -> Iterator[tuple[Plane,
     """The shared memory of a start, before any worker runs."""
     sizes = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "6000"}
     config = changed(BrokerConfig(), {**sizes, **properties, "storePathRootDir": str(root)})
-    rows = WORKERS.rows(1, slave=starts_as_slave(config))
+    rows = WORKERS.rows(1)
     plane = make_plane(config, root, recover(store_config(config)), rows, place([0], 1), "127.0.0.1")
     try:
         yield plane, config

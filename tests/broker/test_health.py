@@ -47,7 +47,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     """A plane whose workers all serve."""
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), DORMANT)
+    publish_workers(plane, WORKERS.rows(1), DORMANT)
     for worker in workers(plane):
         if worker.name not in DORMANT:
             block = plane.role(worker.role)

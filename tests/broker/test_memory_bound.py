@@ -44,7 +44,7 @@ def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
 def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     config = BrokerConfig(receive_buffer_bytes=65_536, receive_buffer_count=256, reassembly_bytes_max=64 * MIB)
     added = 2 * int(lib.rmq_reader_scratch_bytes(REQUEST_SLOTS))
-    capacity = capacity_of(config, WORKERS.rows(2, slave=False))
+    capacity = capacity_of(config, WORKERS.rows(2))
     arenas = sum(port.arena_bytes for port in capacity.ports)
     rest = memory_max_bytes(config, 300 * MIB, arenas) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
     services = services_bytes(config) + 2 * republisher_bytes(config) + chains_bytes(config) + pop_bytes(config)

@@ -22,7 +22,7 @@ from ringmq.native import lib
 def plane(tmp_path: Path) -> Iterator[Plane]:
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics", "services", "delay"})
+    publish_workers(plane, WORKERS.rows(1), {"metrics", "services", "delay"})
     for worker in workers(plane):
         if worker.name != "metrics":
             block = plane.role(worker.role)

@@ -171,7 +171,7 @@ def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane = Plane.create(
-        plane_name(tmp_path), plane_setup.capacity_of(BrokerConfig(), WORKERS.rows(1, slave=False)), tmp_path.stat(), 1
+        plane_name(tmp_path), plane_setup.capacity_of(BrokerConfig(), WORKERS.rows(1)), tmp_path.stat(), 1
     )
     plane.publish_watermarks()
     seen = []
@@ -318,7 +318,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean(tmp_path: Path, field: str, fau
     """Though everything counts as flushed; a full disk with nothing left over is no reason to recover."""
     config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
     name = plane_name(tmp_path)
-    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1, slave=False)), tmp_path.stat(), 1)
+    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1)), tmp_path.stat(), 1)
     markers.write_abort(tmp_path, os.getpid())
     setattr(plane.watermarks, field, fault)
     assert server.finish(plane, tmp_path, EXIT_CLEAN) == status
@@ -329,7 +329,7 @@ def test_a_stop_that_leaves_no_bounds_is_not_clean(tmp_path: Path, monkeypatch: 
     """Those of an earlier stop end before the log, as if another broker had appended: POP's memory would be dropped."""
     config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
     name = plane_name(tmp_path)
-    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1, slave=False)), tmp_path.stat(), 1)
+    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1)), tmp_path.stat(), 1)
     write_queue_ends(tmp_path, 0, 500, [])
     markers.write_abort(tmp_path, os.getpid())
 

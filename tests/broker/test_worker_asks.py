@@ -211,10 +211,10 @@ def test_a_question_to_nobody_is_answered(tmp_path: Path) -> None:
 
 def test_workers_say_whether_control_asks_them(scene: Scene) -> None:
     full = WorkerTable(WORKERS.row("read-0"), [row for row in WORKERS if row.name != "read"])
-    asked = {plan.role for plan in answerer_plans(full.rows(1, slave=False)) if CONTROL in plan.askers}
+    asked = {plan.role for plan in answerer_plans(full.rows(1)) if CONTROL in plan.askers}
     assert asked == {lib.RMQ_ROLE_POP}
     full.add(ROW)
-    plans = {plan.role: plan.askers for plan in answerer_plans(full.rows(1, slave=False))}
+    plans = {plan.role: plan.askers for plan in answerer_plans(full.rows(1))}
     assert plans[ROLE] == {CONTROL} and CONTROL not in plans[CONTROL]
     control = full.row("control")
     with pytest.raises(WorkerRowError, match="control does not ask itself"):

@@ -181,11 +181,12 @@ def test_a_store_that_is_opened_again_is_asked_again(folder: Path) -> None:
         assert [broker.state(row) for row in (NOW, WANTED, OPEN)] == ["running", "dormant", "running"]
 
 
-def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
-    rows = (replace(NOW, of="master"), replace(WANTED, of="slave"), OPEN)
+def test_a_worker_that_needs_a_master_is_dormant_on_a_slave(folder: Path) -> None:
+    rows = (replace(NOW, needs_master=True), WANTED)
     with probed(folder, rows=rows, brokerRole="SLAVE", brokerId=1) as broker:
-        assert {NOW.name, WANTED.name, OPEN.name} & set(broker.health()["workers"]) == {WANTED.name, OPEN.name}
-        broker.plane.activate(WANTED.role)
+        assert [broker.state(row) for row in rows] == ["dormant", "dormant"]
+        for row in rows:
+            broker.plane.activate(row.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         assert broker.running == {WANTED.name}
 

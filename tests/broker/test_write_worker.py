@@ -1,6 +1,8 @@
-"""The worker `write` in this process: it appends while the journal is its own, and waits while ha has it."""
+"""The workers `write` and `ha` in this process, which pass the journal to one another."""
 
+import json
 import os
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.worker import serve_write
+from ringmq.ha import worker as ha_worker
+from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.journal import await_journal
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
@@ -27,7 +31,7 @@ FILE_BYTES = 65_536
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Plane]:
-    ports = port_plans(WORKERS.rows(1, slave=False), lambda function: 4096)
+    ports = port_plans(WORKERS.rows(1), lambda function: 4096)
     capacity = Capacity(64, 64, 64, 64, 64, 64, 64, 64, ports=ports)
     plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, tmp_path.stat(), 1)
     event_fds = make_event_fds(range(lib.RMQ_ROLES_MAX))
@@ -84,3 +88,49 @@ def test_a_stop_ends_the_wait_for_the_journal(plane: Plane) -> None:
     timer.start()
     assert not await_journal(plane, HA)
     timer.join()
+
+
+def test_ha_is_the_sender_of_a_master_and_the_receiver_of_a_slave_by_turns(plane: Plane, tmp_path: Path) -> None:
+    journal, block, statuses = plane.header.ports.journal, plane.role(HA), list[int]()
+    settings = plane.header.settings
+    settings.ha_transfer_bytes, settings.ha_heartbeat_ms, settings.ha_housekeeping_ms = 4096, 5000, 60_000
+    properties = {
+        "storePathRootDir": str(tmp_path), "brokerIP1": "127.0.0.1", "listenPort": "10911",
+        "brokerRole": "ASYNC_MASTER", "mappedFileSizeCommitLog": str(FILE_BYTES),
+    }  # fmt: skip
+    path = tmp_path / "properties.json"
+    path.write_text(json.dumps(properties))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ha: Any = SimpleNamespace(name="ha", role=HA, config_path=str(path), listen_fds=(listener.fileno(),))
+        write: Any = SimpleNamespace(name="write", role=WRITE)
+        unused: Any = None  # the watermark page announces the stop
+        workers = [
+            threading.Thread(target=serve_write, args=(write, plane)),
+            threading.Thread(target=lambda: statuses.append(ha_worker.serve(ha, plane, unused))),
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            for epoch in (1, 2):
+                wait_until(lambda: journal.opened and journal.owner == WRITE, "write has opened the log")
+                become(plane, TenureState.MASTER, epoch)
+                with socket.create_connection(listener.getsockname(), 10) as slave:
+                    slave.sendall(bytes(8))
+                    assert slave.recv(12), "it is sent the log"
+                    yielding = become(plane, TenureState.YIELDING, epoch)
+                    while slave.recv(4096):
+                        pass
+                wait_until(lambda word=yielding: journal.opened == word and journal.owner == HA, "ha appends")
+                become(plane, TenureState.SLAVE, epoch)
+                with socket.create_connection(listener.getsockname(), 10) as other:
+                    assert other.recv(1) == b"", "a slave sends no log"
+                become(plane, TenureState.TAKING, epoch + 1)
+            wait_until(lambda: journal.opened and journal.owner == WRITE, "write has opened the log again")
+            before = block.progress
+            wait_until(lambda: block.progress > before + 1, "ha waits to be a master's")
+        finally:
+            plane.watermarks.stop_requested = lib.RMQ_STOP_HA
+            for worker in workers:
+                worker.join(10)
+    assert statuses == [EXIT_CLEAN] and not any(worker.is_alive() for worker in workers)
+    assert block.state == STATE_STOPPING

@@ -62,7 +62,7 @@ def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path
                 if client.send("Pair", body, number % 2).code == 0:
                     acknowledged.append(body)
                 if number in (50, 150, 250):
-                    slave.signal_worker("ha-slave" if number != 150 else "dispatch", signal.SIGKILL)
+                    slave.signal_worker("ha" if number != 150 else "dispatch", signal.SIGKILL)
                     wait_until(lambda: client.send("Pair", b"probe").code == 0, "the slave is back")
             assert len(acknowledged) > 300
             end = wait_for_slave(master, slave)

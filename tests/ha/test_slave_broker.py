@@ -66,7 +66,7 @@ def test_a_slave_follows_over_file_ends_deaths_and_reconnects(tmp_path: Path) ->
         yield frames(master_log()[first_report:stop], first_report, FILE_BYTES)
         assert started.wait(60)
         if number in (1, 3):
-            broker.signal_worker("ha-slave", signal.SIGKILL)
+            broker.signal_worker("ha", signal.SIGKILL)
             broker.signal_worker("write", signal.SIGKILL)  # its replacement leaves the log to ha again
         elif stop < LOG_END:
             wait_until(lambda: marks(broker).append_offset > stop - 5000, "it has taken the piece")
@@ -234,6 +234,6 @@ def test_a_slave_has_a_replication_port_and_closes_its_connections(tmp_path: Pat
     port = free_port()
     with RunningBroker(tmp_path / "store", {**SLAVE, "haListenPort": port}, namesrv=None) as broker:
         assert is_closed_at_once(port)
-        broker.signal_worker("ha-slave", signal.SIGKILL)
+        broker.signal_worker("ha", signal.SIGKILL)
         assert is_closed_at_once(port), "by the next process"
         assert broker.stop() == 0

@@ -65,7 +65,7 @@ def test_a_slave_without_room_says_so_and_reports_no_more(
         with RunningBroker(store, settings, namesrv=None, log_path=tmp_path / "slave.log") as broker:
             wait_until(lambda: read_watermarks(store).append_offset > FIRST - 5000, "the first part is there")
             wait_until(lambda: (store / "commitlog" / f"{2 * FILE_BYTES:020d}").exists(), "the next file is made")
-            pid = broker.worker_pids()["ha-slave"]
+            pid = broker.worker_pids()["ha"]
             with trouble(store):  # type: ignore[attr-defined]
                 go_on.set()
                 wait_until(
@@ -75,6 +75,6 @@ def test_a_slave_without_room_says_so_and_reports_no_more(
                 assert stopped < 3 * FILE_BYTES
                 assert master.last_report <= stopped
             wait_for_log(broker, LOG_END)
-            assert broker.worker_pids()["ha-slave"] == pid
+            assert broker.worker_pids()["ha"] == pid
             assert broker.stop() == 0
         assert slave_log(store, 0, LOG_END) == master_log()[:LOG_END]

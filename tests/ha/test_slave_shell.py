@@ -1,4 +1,4 @@
-"""The worker ha-slave in this process: handshake, confirm offset, verdicts and faults, behind a scripted master."""
+"""A slave's worker ha in this process: handshake, confirm offset, verdicts and faults, behind a scripted master."""
 
 import os
 import threading

@@ -90,7 +90,7 @@ def test_names_are_unique() -> None:
 
 def test_the_image_has_the_modules_of_columns_that_its_workers_walk() -> None:
     """A worker of an image loads no module of a later build."""
-    rows = WORKERS.rows(1, slave=False)
+    rows = WORKERS.rows(1)
     assert {column for row in rows for column in row.walks} <= set(Guest._fields)
     loaded = set(contents_of(rows, "b").at_once)
     assert set(modules("questions", "runtime_info")) <= loaded
@@ -119,7 +119,7 @@ def test_the_worker_of_a_guest_that_is_not_there_has_no_row(folders: list[str]) 
     assert [row.name for row in table] == ["read-0", "delay", "timer"]
     folders.append("ringmq.not_there")
     assert [row.name for row in table] == ["read-0", "timer"]
-    assert [row.name for row in table.rows(1, slave=False)] == ["read-0", "timer"]
+    assert [row.name for row in table.rows(1)] == ["read-0", "timer"]
 
 
 def test_parts_are_those_of_the_rows_that_name_any(monkeypatch: pytest.MonkeyPatch) -> None:

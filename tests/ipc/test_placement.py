@@ -45,5 +45,5 @@ def test_who_answers_for_slaves_joins_the_data_plane_where_sends_wait_for_them(n
 @pytest.mark.parametrize("count", range(1, 65))
 def test_a_slave_appends_where_its_master_would_write(count: int) -> None:
     master, slave = place(list(range(count))), place(list(range(count)), slave=True)
-    assert slave.cpus_by_worker["ha-slave"] == slave.cpus_by_worker["write"] == master.cpus_by_worker["write"]
-    assert set(slave.cpus_by_worker) == set(master.cpus_by_worker) - {"ha"} | {"ha-slave"}
+    assert slave.cpus_by_worker["ha"] == slave.cpus_by_worker["write"] == master.cpus_by_worker["write"]
+    assert set(slave.cpus_by_worker) == set(master.cpus_by_worker)

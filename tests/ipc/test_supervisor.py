@@ -33,6 +33,7 @@ class FakePlane:
     """One role, which the test plays."""
 
     def __init__(self) -> None:
+        self.header = SimpleNamespace(ports=SimpleNamespace(journal=SimpleNamespace(owner=0)))
         self.words = SimpleNamespace(
             invariant_line=0,
             state=0,

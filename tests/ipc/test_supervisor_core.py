@@ -40,6 +40,7 @@ from ringmq.ipc.supervisor_core import (
     Tick,
 )
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
+from ringmq.native import lib
 
 NAMES = ["read-0", "read-1", "write", "flush", "dispatch", "control"]
 
@@ -224,17 +225,18 @@ def test_a_dormant_worker_does_not_hold_up_a_stop_nor_starts_in_it() -> None:
 
 
 def test_ha_of_a_master_ends_last_and_of_a_slave_in_the_phase_of_write() -> None:
-    for names, order in (
-        (["ha", "dispatch", "flush", "write"], ["write", "flush", "dispatch", "ha"]),
-        (["ha-slave", "dispatch", "flush", "control"], ["control", "ha-slave", "flush", "dispatch"]),
+    for owner, names, order in (
+        (lib.RMQ_ROLE_WRITE, ["ha", "dispatch", "flush", "write"], ["write", "flush", "dispatch", "ha"]),
+        (lib.RMQ_ROLE_HA, ["ha", "dispatch", "flush", "control"], ["control", "ha", "flush", "dispatch"]),
     ):
-        core = SupervisorCore(names)
+        core = SupervisorCore(names, journal_owner=owner)
         core.start()
         for name in names:
             core.step(Serving(name), 10)
         effects = core.step(Stop(), 20)
         for name in order:
             assert effects == [Terminate(name)]
+            assert core.phase == WORKERS.row(name).beside(owner).stop_phase
             effects = core.step(Exited(name, 0), 30)
         assert effects == [Finished(0)]
 

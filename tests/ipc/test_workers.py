@@ -47,26 +47,28 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
     block = ffi.new("struct rmq_role *")
     assert len(block.name) == NAME_BYTES_MAX + 1
     assert lib.RMQ_ROLE_READ + READERS_MAX <= lib.RMQ_ROLES_MAX
-    assert all(row.role < lib.RMQ_ROLES_MAX for row in WORKERS.rows(READERS_MAX, slave=False))
+    assert all(row.role < lib.RMQ_ROLES_MAX for row in WORKERS.rows(READERS_MAX))
 
 
-def test_a_slave_has_ha_slave_in_place_of_ha() -> None:
-    master = {row.name for row in WORKERS.rows(2, slave=False)}
-    slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    assert (master - slave, slave - master) == ({"ha"}, {"ha-slave"})
-    assert {"read-0", "read-1", "write"} <= slave & master
+def test_ha_is_a_worker_of_the_data_plane_while_it_appends() -> None:
+    """A slave and a master have the same workers: one may become the other in place."""
+    ha, write = WORKERS.row("ha"), WORKERS.row("write")
+    appending = ha.beside(lib.RMQ_ROLE_HA)
+    assert (appending.stop_phase, appending.cpu_class, appending.at_stop) == (
+        write.stop_phase, write.cpu_class, write.at_stop,
+    )  # fmt: skip
+    assert ha.appends(lib.RMQ_ROLE_HA) and not ha.appends(lib.RMQ_ROLE_WRITE)
+    assert ha.beside(lib.RMQ_ROLE_WRITE) == ha and ha.stop_phase is StopPhase.HA
+    assert all(row.beside(lib.RMQ_ROLE_HA) == row for row in WORKERS if row is not ha)
 
 
 def test_services_of_a_master_have_their_ports_and_inboxes_on_every_broker() -> None:
     """So a slave can become a master with the plane that it has."""
-    needing = {row.name for row in WORKERS if row.needs_master}
-    assert needing == {"services", "delay", "transactions", "pop"}
-    sides = [[row for row in WORKERS.rows(2, slave=slave) if row.name in needing] for slave in (False, True)]
-    assert sides[0] == sides[1] and len(sides[0]) == len(needing)
+    assert {row.name for row in WORKERS if row.needs_master} == {"services", "delay", "transactions", "pop"}
 
 
 def test_rows_of_read_workers_are_made_from_a_count() -> None:
-    rows = [row for row in WORKERS.rows(READERS_MAX, slave=False) if row.cpu_class is CpuClass.READ]
+    rows = [row for row in WORKERS.rows(READERS_MAX) if row.cpu_class is CpuClass.READ]
     assert [(row.name, row.role) for row in rows] == [
         (read_name(reader), lib.RMQ_ROLE_READ + reader) for reader in range(READERS_MAX)
     ]
@@ -79,7 +81,7 @@ def test_what_takes_work_in_stops_before_what_does_the_work() -> None:
     assert phases == sorted(set(phases)) and WORKERS.last_phase == phases[-1]
     assert [row.name for row in WORKERS if row.at_stop is AtStop.FINISHER] == ["flush", "dispatch"]
     replaced = {row.name for row in WORKERS if row.at_stop is AtStop.REPLACEMENT}
-    assert replaced == {"write", "control", "ha-slave"}
+    assert replaced == {"write", "control"}
 
 
 @pytest.mark.parametrize(
@@ -108,20 +110,13 @@ def test_a_row_that_clashes_or_contradicts_itself_is_refused(changes: dict[str, 
     assert len(list(full)) == len(list(WORKERS)), "nothing of it is in the table"
 
 
-def test_two_workers_share_a_role_when_no_broker_has_both() -> None:
-    full = table(replace(SERVICE, of="slave"))
-    full.add(replace(SERVICE, name="errand-master", of="master"))
-    with pytest.raises(WorkerRowError, match="role 24 is that of worker"):
-        full.add(replace(SERVICE, name="errand-any"))
-
-
 def test_workers_share_request_codes_when_all_of_them_say_so() -> None:
     shared = AnswerRow(codes=(270_050, 270_051), shares_codes=True)
     full = table(replace(SERVICE, answers=shared), replace(SERVICE, name="errand-2", role=25, answers=shared))
     for answers in (replace(shared, shares_codes=False), replace(shared, codes=(270_050,))):
         with pytest.raises(WorkerRowError, match="request code 270050 is answered by worker 'errand'"):
             full.add(replace(SERVICE, name="errand-3", role=26, answers=answers))
-    plans = answerer_plans(full.rows(1, slave=False))
+    plans = answerer_plans(full.rows(1))
     assert [plan.role for plan in plans if 270_050 in plan.codes] == [24, 25]
 
 

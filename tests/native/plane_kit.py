@@ -60,7 +60,7 @@ def _close_all(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-ROWS = [row for row in WORKERS.rows(2, slave=False) if row.name not in ("delay", "transactions", "timer", "pop")]
+ROWS = [row for row in WORKERS.rows(2) if row.name not in ("delay", "transactions", "timer", "pop")]
 """The workers of a kit. Tests name ports and answerers by number: theirs follow these."""
 
 

@@ -418,7 +418,7 @@ def test_more_ports_than_the_table_takes_are_refused() -> None:
 
 
 def test_a_plane_has_the_ports_of_its_readers_alone() -> None:
-    tables = [port_plans(WORKERS.rows(readers, slave=False)) for readers in (1, 2, 3)]
+    tables = [port_plans(WORKERS.rows(readers)) for readers in (1, 2, 3)]
     sizes = [plane_bytes(Capacity(64, 64, 64, 64, 64, ports=plans)) for plans in tables]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 0
 

@@ -39,7 +39,7 @@ POLLS = WorkerRow(
     StopPhase.CONTROL,
     CpuClass.SERVICE,
     is_optional=True,
-    of="master",
+    needs_master=True,
     port=PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
     answers=AnswerRow(codes=(POLL, ACK), answer_bytes=1 << 16),
 )

@@ -7,7 +7,7 @@ from ringmq.pop.on_slave import CODES
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fakes import make_harness
 
-(ROW,) = [row for row in WORKERS.rows(1, slave=False) if row.name == "pop"]
+(ROW,) = [row for row in WORKERS.rows(1) if row.name == "pop"]
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -265,7 +265,7 @@ static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int recei
         return;
     }
     rmq_role_arm(s->plane, RMQ_ROLE_HA);
-    int ready = can_send(s) || rmq_ring_used(&s->header->replication.commands);
+    int ready = can_send(s) || rmq_ring_used(&s->header->replication.commands) || !rmq_is_master(s->marks);
     if (!ready)
         s->role->counters[RMQ_HA_SLEEPS]++;
     take_in(s, ready ? 0 : wait_ns);
@@ -305,6 +305,8 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
             return RMQ_RUN_NEWS;
         if (is_finished(s))
             return RMQ_RUN_STOPPED;
+        if (!rmq_is_master(s->marks))
+            return RMQ_RUN_YIELDED;
         int64_t left_ns = end_ns - rmq_mono_ns();
         if (left_ns <= 0)
             return RMQ_RUN_BUDGET;

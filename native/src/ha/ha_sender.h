@@ -63,8 +63,8 @@ struct rmq_ha_sender;
 
 /* The listener belongs to the supervisor. -EINVAL without segment size, -ENOMEM. */
 struct rmq_ha_sender *rmq_ha_sender_open(struct rmq_plane *plane, int listen_fd, int *error);
-/* RMQ_RUN_BUDGET, RMQ_RUN_NEWS (events or orders wait), RMQ_RUN_STOPPED (everything was reported, or slaveTimeout and at
- * most 3 s have passed since the stop). */
+/* RMQ_RUN_BUDGET, RMQ_RUN_NEWS (events or orders wait), RMQ_RUN_YIELDED (this broker is the master no more), RMQ_RUN_STOPPED
+ * (everything was reported, or slaveTimeout and at most 3 s have passed since the stop). */
 int rmq_ha_sender_run(struct rmq_ha_sender *sender, int64_t budget_ns);
 /* The oldest event: 1, or 0 when there is none. All of them must be taken before the next run. */
 int rmq_ha_sender_event(struct rmq_ha_sender *sender, struct rmq_ha_event *out);
