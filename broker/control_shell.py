@@ -57,15 +57,13 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         ha_host=config.broker_ip2 or config.broker_ip1,
         started_ms=now_ms(),
         store_path=os.fspath(root),
-        memory_window_bytes=int(settings.memory_window_bytes),
         store_folder=store_folder(store_config(config)),
     )
     store = StoreView(plane, MessageStore(store_config(config)))
     broker = Broker(config, identity, plane, store)
     broker.outbox.begin_opaques(int(plane.role(spec.role).generation))
     follows = broker.live.follows_master
-    if not follows:  # a slave's write takes nothing, so no send can be under way
-        broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
+    broker.deletions.write_turns = lambda: write_turns(plane)
     broker.prepare(now_ms())
     sends_from_ms = config.start_accept_send_request_time_stamp
     if sends_from_ms > now_ms():
@@ -100,7 +98,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    broker.copied_files.load(root, is_slave=follows)
+    broker.copied_files.load(root)
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
@@ -113,6 +111,12 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if broker.replication.restart is not None:
         write_task(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def write_turns(plane: Plane) -> int | None:
+    """Number of write's polls for requests. None while ha owns the journal: no send can be under way then."""
+    is_writes = int(plane.header.ports.journal.owner) == lib.RMQ_ROLE_WRITE
+    return int(plane.role(lib.RMQ_ROLE_WRITE).progress) if is_writes else None
 
 
 def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, slave: SlaveRole | None) -> TenureRole:

@@ -171,7 +171,6 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
 def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
     positions = offsets.OffsetRequests(
         live=broker.live,
-        identity=broker.identity,
         plane=broker.plane,
         store=broker.store,
         tables=broker.tables,

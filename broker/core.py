@@ -91,7 +91,7 @@ class Broker:
         self.refusals = Refusals()
         self.replication = Replication.over(plane, self.audit)
         self.role = default_role(config, identity, self.live, self.replication.view)
-        self.copied_files = CopiedFiles(identity.started_ms)
+        self.copied_files = CopiedFiles(identity.started_ms, self.live)
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(
             live=self.live,

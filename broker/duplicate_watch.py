@@ -24,7 +24,6 @@ class DuplicateWatch(Struct):
     """State per name server. `own_address`: the host:port under which this broker registers."""
 
     broker_name: str
-    broker_id: int
     own_address: str
     others: dict[str, str] = field(default_factory=dict)
     """Name server -> address of the other broker that the latest check has found."""
@@ -44,8 +43,9 @@ class DuplicateWatch(Struct):
         header = GetRouteInfoRequestHeader(topic=self.broker_name, accept_standard_json_only=True)
         return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
 
-    def on_answer(self, name_server: str, answer: RemotingCommand | None, now_ms: int) -> str | None:
-        """Apply the answer to a check. `answer`: None or an error if there is none. Returns a log line, or None."""
+    def on_answer(self, name_server: str, answer: RemotingCommand | None, broker_id: int, now_ms: int) -> str | None:
+        """Apply the answer to a check. `answer`: None or an error if there is none. `broker_id`: this broker's, which
+        follows its side. Returns a log line, or None."""
         if answer is None or answer.code:
             return None
         try:
@@ -53,13 +53,13 @@ class DuplicateWatch(Struct):
         except RemotingError:
             return None
         own = next((broker for broker in brokers if broker.broker_name == self.broker_name), None)
-        found = self.own_address if own is None else own.broker_addrs.get(self.broker_id, self.own_address)
+        found = self.own_address if own is None else own.broker_addrs.get(broker_id, self.own_address)
         if found == self.own_address:
             self.others.pop(name_server, None)
             return None
         self.others[name_server] = found
         text = (
-            f"name server {name_server}: another broker is registered as {self.broker_name}:{self.broker_id} at "
+            f"name server {name_server}: another broker is registered as {self.broker_name}:{broker_id} at "
             f"{found}, this broker is at {self.own_address}. Clients reach either broker: stop one of them, or give it "
             "another brokerName"
         )

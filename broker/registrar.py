@@ -60,7 +60,7 @@ class Registrar:
         """Name servers -> steps to the whole table for them."""
         self._registration = Registration.of(broker.config)
         config = broker.config
-        self._duplicates = DuplicateWatch(config.broker_name, config.broker_id, broker.identity.address)
+        self._duplicates = DuplicateWatch(config.broker_name, broker.identity.address)
         self._held: list[_Held] = []
         self._errors: dict[str, set[str]] = {}
         """Name server -> the errors logged since its last good answer."""
@@ -158,7 +158,8 @@ class Registrar:
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
         if outcome.request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            line = self._duplicates.on_answer(outcome.address, outcome.answer, now_ms)
+            broker_id = self._broker.config.broker_id
+            line = self._duplicates.on_answer(outcome.address, outcome.answer, broker_id, now_ms)
             if line is not None:
                 log.warning("%s", line)
             return

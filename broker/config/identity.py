@@ -16,8 +16,6 @@ class Identity(Struct, frozen=True):
     ha_host: str
     started_ms: int
     store_path: str = ""
-    memory_window_bytes: int = 1 << 62
-    """Bytes back from the end of the log that count as still in memory."""
     store_folder: GetBrokerRuntimeInfoResponseHeader | None = None
     """The folder of the store, for readers on this host. None if `store_path` holds no commit log."""
 

@@ -7,7 +7,6 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.long_bodies import concatenated, separated
 from ringmq.broker.holders import Asking, Holders
@@ -43,7 +42,6 @@ class OffsetRequests(Struct, frozen=True):
     """The handlers of positions, with the parts that they need."""
 
     live: LiveConfig
-    identity: Identity
     plane: PlaneProtocol
     store: StoreProtocol
     tables: PlaneTables
@@ -84,7 +82,10 @@ class OffsetRequests(Struct, frozen=True):
         if state.max_offset == 0:
             return True
         units = self.store.queue_units(topic, queue_id, 0, 1)
-        return bool(units) and self.plane.confirm_offset() - units[0][0] <= self.identity.memory_window_bytes
+        if not units:
+            return False
+        behind = self.plane.confirm_offset() - units[0][0]
+        return behind <= int(self.plane.header.settings.memory_window_bytes)
 
     def update_consumer_offset(self, request: Request) -> Answer:
         """15. Earlier commits of pulls must not overwrite it, because a member that leaves commits last by 15."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Answer, Request
 from ringmq.ipc.guests import CopiedFile, guests
 from ringmq.ipc.named_functions import function_of
@@ -29,10 +30,9 @@ class FileState(Struct):
     text: str | None = None
     """None without the file."""
     path: Path | None = None
-    """The file that another process writes. None on a slave, which has the text of its master."""
 
     def read(self) -> str | None:
-        """The newest text. That of the last call if the file cannot be read now."""
+        """The newest text of the file, which another process writes. That of the last call if it cannot be read now."""
         if self.path is not None:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 self.text = read_text(self.path)
@@ -42,22 +42,20 @@ class FileState(Struct):
 class CopiedFiles:
     """The files of all guests of this build. `started_ms`: the version of a file that is not there."""
 
-    def __init__(self, started_ms: int) -> None:
+    def __init__(self, started_ms: int, live: LiveConfig) -> None:
         self.rows = tuple(row for guest in guests() for row in guest.copied_files)
         for row in self.rows:
             if row.check:
                 function_of(row.check)  # loaded now: a running control loads no module of a later build
         self.states = {row.code: FileState(row) for row in self.rows}
-        self._started_ms = started_ms
+        self._started_ms, self._live = started_ms, live
 
-    def load(self, root: Path, *, is_slave: bool) -> None:
-        """Load the files that are there. Those of a master may change at any time."""
+    def load(self, root: Path) -> None:
+        """Load the files that are there, at the start and when the broker becomes a slave."""
         for state in self.states.values():
-            path = root / CONFIG / state.row.file
+            state.path = root / CONFIG / state.row.file
             with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without them, too
-                state.text = read_text(path)
-            if not is_slave:
-                state.path = path
+                state.text = read_text(state.path)
 
     def take(self, root: Path, code: int, text: str) -> None:
         """Save the text of a slave's master, if it is another one. Raises OSError."""
@@ -75,7 +73,7 @@ class CopiedFiles:
         return ((code, partial(self._answer, state)) for code, state in self.states.items())
 
     def _answer(self, state: FileState, request: Request) -> Answer:
-        text = state.read()
+        text = state.text if self._live.follows_master else state.read()
         if text is not None:
             return request.reply(body=text.encode())
         version = DataVersion(0, 0, self._started_ms).to_json()

@@ -20,7 +20,7 @@ IN_FLIGHT_MS = 200
 
 class _Deletion(Struct):
     deleted_ms: int
-    write_turns: int
+    write_turns: int | None
     is_settled: bool = False
     """True if write has begun a batch since the deletion. Such a batch contains no request that was planned before
     it."""
@@ -32,8 +32,9 @@ class Deletions:
 
     def __init__(self) -> None:
         self._topics: dict[str, _Deletion] = {}
-        self.write_turns: Callable[[], int] | None = None
-        """Number of write's polls for requests. None = write is never within a batch (a slave, tests)."""
+        self.write_turns: Callable[[], int | None] = lambda: None
+        """Number of write's polls for requests. None = write is never within a batch, because another role owns the
+        journal."""
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
@@ -54,15 +55,15 @@ class Deletions:
 
     def add(self, topic: str, now_ms: int) -> None:
         """The topic was deleted. No request for it is accepted from now on."""
-        turns = self.write_turns() if self.write_turns else 0
-        self._topics[topic] = _Deletion(now_ms, turns, is_settled=self.write_turns is None)
+        turns = self.write_turns()
+        self._topics[topic] = _Deletion(now_ms, turns, is_settled=turns is None)
 
     def due(self, now_ms: int, append_offset: int, dispatched_offset: int) -> list[str]:
         """Topics whose queues may be removed now. `done` forgets them."""
         ready = []
         for topic, deletion in self._topics.items():
             if not deletion.is_settled:  # the append offset may be older than the deletion until write has made a turn
-                deletion.is_settled = self.write_turns is None or self.write_turns() != deletion.write_turns
+                deletion.is_settled = self.write_turns() != deletion.write_turns
             elif deletion.dispatch_bound is None and now_ms >= deletion.deleted_ms + IN_FLIGHT_MS:
                 deletion.dispatch_bound = append_offset
             if deletion.dispatch_bound is not None and dispatched_offset >= deletion.dispatch_bound:

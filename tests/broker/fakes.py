@@ -54,6 +54,7 @@ class FakePlane:
                 peers=[], link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)), master_known=0
             ),
             memory=SimpleNamespace(level=0),
+            settings=SimpleNamespace(memory_window_bytes=1 << 62),
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0), tenure=AS_MASTER.word)
         self.roles: dict[int, Any] = {}

@@ -131,7 +131,7 @@ def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
     harness.store.appended, harness.store.dispatched = 300, 100
     assert deletions.due(START_MS + 201, log().append_offset, log().dispatched_offset) == ["T"]
     deletions.done("T")
-    turns = [7]
+    turns: list[int | None] = [7]
     deletions.write_turns = lambda: turns[0]
     deletions.add("Slow", START_MS)
     assert deletions.due(START_MS + 9000, 300, 300) == [], "write stands still in the middle of a batch"
@@ -140,6 +140,11 @@ def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
     assert deletions.due(START_MS + 9200, 400, 300) == [], "what it appended is not dispatched yet"
     assert deletions.due(START_MS + 9300, 400, 400) == ["Slow"]
     deletions.done("Slow")
+    deletions.add("Later", START_MS)
+    turns[0] = None
+    assert deletions.due(START_MS + 9400, 400, 400) == [], "settled: another role owns the journal"
+    assert deletions.due(START_MS + 9500, 400, 400) == ["Later"]
+    deletions.done("Later")
     assert update_topic(harness, "T").code == 0
     assert harness.plane.topic_find("T") == harness.plane.header.tables.topic_count, "a new id"
 

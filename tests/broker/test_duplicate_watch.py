@@ -20,7 +20,7 @@ def answered(addresses: dict[int, str], name: str = "b") -> RemotingCommand:
 
 
 def test_a_look_precedes_a_registration_but_not_each_of_a_quick_row() -> None:
-    watch = DuplicateWatch("b", 0, OWN)
+    watch = DuplicateWatch("b", OWN)
     look = watch.due_request("a:1", NOW)
     assert look is not None
     assert look.ext_fields == {"topic": "b", "acceptStandardJsonOnly": "true"}
@@ -42,33 +42,39 @@ def test_a_look_precedes_a_registration_but_not_each_of_a_quick_row() -> None:
     ],
 )
 def test_nobody_else_is_no_news(answer: RemotingCommand | None) -> None:
-    watch = DuplicateWatch("b", 0, OWN)
-    assert watch.on_answer("a:1", answer, NOW) is None
+    watch = DuplicateWatch("b", OWN)
+    assert watch.on_answer("a:1", answer, 0, NOW) is None
     assert watch.others == {}
 
 
+def test_the_id_is_that_of_the_side() -> None:
+    watch = DuplicateWatch("b", OWN)
+    assert watch.on_answer("a:1", answered({0: OTHER, 1: OWN}), 1, NOW) is None
+    assert watch.on_answer("a:1", answered({0: OTHER, 1: OWN}), 0, NOW) is not None
+
+
 def test_another_broker_is_named_once_and_shown_until_it_is_gone() -> None:
-    watch = DuplicateWatch("b", 0, OWN)
-    line = watch.on_answer("a:1", answered({0: OTHER}), NOW)
+    watch = DuplicateWatch("b", OWN)
+    line = watch.on_answer("a:1", answered({0: OTHER}), 0, NOW)
     assert line is not None
     assert f"name server a:1: another broker is registered as b:0 at {OTHER}, this broker is at {OWN}" in line
-    assert watch.on_answer("a:1", answered({0: OTHER}), NOW + 30_000) is None
-    assert watch.on_answer("a:1", None, NOW + 60_000) is None
+    assert watch.on_answer("a:1", answered({0: OTHER}), 0, NOW + 30_000) is None
+    assert watch.on_answer("a:1", None, 0, NOW + 60_000) is None
     assert watch.others == {"a:1": OTHER}, "no answer is no news"
-    assert watch.on_answer("a:1", answered({0: OWN}), NOW + 90_000) is None
+    assert watch.on_answer("a:1", answered({0: OWN}), 0, NOW + 90_000) is None
     assert watch.others == {}
 
 
 def test_of_two_masters_that_register_in_turns_each_finds_the_other() -> None:
     handlers = NamesrvHandlers(NamesrvConfig())
-    watches = {address: DuplicateWatch("b", 0, address) for address in (OWN, OTHER)}
+    watches = {address: DuplicateWatch("b", address) for address in (OWN, OTHER)}
     found = []
     for turn in range(3):
         for number, (address, watch) in enumerate(watches.items()):
             now_ms = NOW + 30_000 * turn + 10_000 * number
             look = watch.due_request("a:1", now_ms)
             assert look is not None
-            found.append(watch.on_answer("a:1", handlers.handle(look, number, now_ms), now_ms) is not None)
+            found.append(watch.on_answer("a:1", handlers.handle(look, number, now_ms), 0, now_ms) is not None)
             body = encode_register_body(
                 TopicConfigTable({name: TopicConfig(name) for name in ("b", "T")}, DataVersion(1, 0, NOW))
             )
