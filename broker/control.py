@@ -23,7 +23,6 @@ from ringmq.broker.questions import Questions
 from ringmq.broker.registrar import STOP_CALL_MS, Registrar
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proof_reader import ProofReader
-from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
 from ringmq.broker.requests.intake import Intake
@@ -69,17 +68,15 @@ class ControlLoop:
         broker: Broker,
         persistence: Persistence,
         name_servers: OutboundCalls,
-        slave: SlaveRole | None = None,
         clock: TurnClock | None = None,
         route_calls: OutboundCalls | None = None,
     ) -> None:
         self.broker = broker
         self._plane = plane
         self._persistence = persistence
-        self._slave = slave
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._clock = TurnClock() if clock is None else clock
-        self._registrar = Registrar(broker, name_servers, slave, self._clock)
+        self._registrar = Registrar(broker, name_servers, self._clock)
         self._route_polls = self._polls_by(route_calls)
         self._inbox = Inbox(plane)
         self._replies = ReplyQueues(plane.readers, self._inbox)
@@ -179,8 +176,8 @@ class ControlLoop:
         self._registrar.turn(now_ms)
         self._proof_reader.turn(self.broker.replication, now_ms)
         self.broker.role.turn(now_ms)
-        if self._slave is not None:
-            self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
+        if self.broker.slave is not None:
+            self.broker.slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._replies.perform(self._registrar.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         is_saving = self._persistence.is_saving or self._saves.is_saving or self._registrar.is_busy
@@ -217,8 +214,8 @@ class ControlLoop:
         self._registrar.close()
         self._route_polls.close(STOP_CALL_MS / 1000)
         self.broker.role.close(STOP_CALL_MS / 1000)
-        if self._slave is not None:
-            self._slave.close(STOP_CALL_MS / 1000)
+        if self.broker.slave is not None:
+            self.broker.slave.close(STOP_CALL_MS / 1000)
 
     # ---- in ----
 
@@ -383,7 +380,6 @@ def run_control(
     name_servers: OutboundCalls,
     should_stop: Callable[[], bool],
     on_serving: Callable[[], None],
-    slave: SlaveRole | None = None,
     ready_within_ms: int = 2000,
 ) -> None:
     """Serve until `should_stop`, or until an operator's decision requires that the store be closed
@@ -391,7 +387,7 @@ def run_control(
 
     `on_serving` is called once: when every name server knows the broker, or after `ready_within_ms`.
     """
-    loop, clock = ControlLoop(plane, broker, persistence, name_servers, slave), SteadyClock()
+    loop, clock = ControlLoop(plane, broker, persistence, name_servers), SteadyClock()
     began_ms, serving = clock(), False
     while not should_stop() and broker.replication.restart is None:
         worked = loop.turn(clock())

@@ -103,10 +103,10 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
-    slave = slave_of(plane, broker, root, persistence) if follows else None
-    broker.role = role_of(spec, plane, broker, root, slave)
+    broker.slave = slave_of(plane, broker, root, persistence) if follows else None
+    broker.role = role_of(spec, plane, broker, root, broker.slave)
     bound_collections()
-    run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
+    run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving)
     role.state = STATE_STOPPING
     if broker.replication.restart is not None:
         write_task(root, broker.replication.restart)

@@ -14,6 +14,7 @@ from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.holders import Holders
 from ringmq.broker.replication.copied_files import CopiedFiles
+from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.tenure_role import default_role
 from ringmq.broker.requests.access import Refusals
@@ -55,6 +56,8 @@ class Broker:
 
     on_config: Callable[[BrokerConfig], None] | None = None
     """Called with a configuration that was changed in a running broker. The shell updates the data plane."""
+    slave: SlaveRole | None = None
+    """The part of a slave. None on a master."""
 
     def __init__(self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol) -> None:
         self.live = LiveConfig(config, plane.watermarks)

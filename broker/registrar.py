@@ -21,7 +21,7 @@ from ringmq.broker.registration import (
     register_topic_command,
     unregister_command,
 )
-from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
+from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS
 from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.turns import SLICE_MS, Steps, TurnClock
 from ringmq.remoting.codes import RequestCode
@@ -49,12 +49,10 @@ class Registrar:
         self,
         broker: Broker,
         name_servers: OutboundCalls,
-        slave: SlaveRole | None,
         clock: TurnClock,
     ) -> None:
         self._broker = broker
         self._name_servers = name_servers
-        self._slave = slave
         self._clock = clock
         self._tables: list[tuple[str, Steps[RemotingCommand]]] = []
         """Name servers -> steps to the whole table for them."""
@@ -108,7 +106,8 @@ class Registrar:
             self._on_outcome(outcome, now_ms)
         for address in self._name_servers.lost():
             self._registration.lost(address, now_ms)
-        if self._slave is not None and self._slave.is_searching:
+        slave = self._broker.slave
+        if slave is not None and slave.is_searching:
             self._registration.expedite(now_ms, SEARCH_PERIOD_MS)
         for call in self._registration.due(now_ms):
             self._make(call, now_ms)
@@ -173,8 +172,8 @@ class Registrar:
             )
             return
         self._log_outcome(outcome)
-        if self._slave is not None:
-            self._slave.on_registration(outcome)
+        if self._broker.slave is not None:
+            self._broker.slave.on_registration(outcome)
         self._registration.finished(outcome.address, outcome.error is None, now_ms)
 
     def _log_outcome(self, outcome: Outcome) -> None:

@@ -216,7 +216,7 @@ def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> N
     )  # fmt: skip
     looks = iter(range(1 << 30))
     clock = TurnClock(lambda: 1_000_000 * next(looks))  # 1 ms passes with each look
-    registrar = Registrar(harness.broker, name_servers, None, clock)
+    registrar = Registrar(harness.broker, name_servers, clock)
     turns = 0
     while not turns or registrar.is_busy:
         before = next(looks)
