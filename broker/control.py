@@ -309,7 +309,8 @@ class ControlLoop:
         refused = self.broker.refusals.counts()
         counts = self._limits.entry_counts()
         census = self._census
-        return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, counts)
+        role = self.broker.role.difference()
+        return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, counts, role)
 
     def _drain_offsets(self, now_ms: int) -> None:
         """Apply the offsets that pulls have committed. An older commit must not undo a later request of the client."""

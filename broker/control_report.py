@@ -67,6 +67,8 @@ class ControlReport(Struct, frozen=True):
     """(class of request, number of requests refused because of their sender)."""
     entry_counts: tuple[tuple[str, int, int], ...] = ()
     """(kind, entries, limit) of the entries that clients create in control."""
+    role: str = ""
+    """The line about a configuration with another role than the tenure file."""
 
     def to_json(self) -> bytes:
         """The content of the file."""
@@ -93,6 +95,7 @@ class ControlReport(Struct, frozen=True):
             value.get("sends_from_ms", 0),
             refused,
             entry_counts,
+            value.get("role", ""),
         )
 
 

@@ -22,7 +22,7 @@ from ringmq.broker.replication.view import HOLD_WORDS, REPLICATION_WORDS
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.tenure import follows_master, is_master
+from ringmq.ipc.tenure import follows_master, is_master, tenure_of
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
@@ -68,6 +68,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     down = list(_workers_down(plane))
     refused = list(_why_no_writes(plane, config, report))
     unknown, notes = _name_servers(config, report)
+    notes += [report.role] if report is not None and report.role else []
     notes += _replication_notes(plane, config)
     notes += (
         _replaced_package(plane)
@@ -189,7 +190,7 @@ class Heartbeats(Struct):
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
     """The body of /health: `alive`, `degraded` (a replaced package, readers short of memory, faulty optional
-    workers), the engine and why it was chosen, and each worker's state.
+    workers), the role and its epoch, the engine and why it was chosen, and each worker's state.
 
     An optional worker never changes `alive`.
     """
@@ -212,10 +213,11 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
         *_optional_workers(plane),
         *_silent_optional(plane, silent),
     ]
-    engine = engine_of(plane)
+    engine, tenure = engine_of(plane), tenure_of(plane.watermarks)
     return {
         "alive": alive,
         "degraded": degraded,
+        "role": {"state": tenure.state.name.lower(), "epoch": tenure.epoch},
         "engine": {"name": engine.name, "why": engine.why},
         "workers": rows,
     }

@@ -74,11 +74,10 @@ def take_role(config: BrokerConfig) -> tuple[BrokerConfig, FirstRole]:
     except ConfigFileError as error:
         raise StartError(str(error), EXIT_STORE_REFUSED) from error
     record = found.record
-    for line in filter(None, (found.note, record and difference(config, record))):
+    first = FirstRole.of(config, record.epoch if record else 0, is_sure=found.is_sure)
+    for line in filter(None, (found.note, record and difference(first, record))):
         log.warning("%s", line)
-    if record is None:
-        return config, FirstRole.of(config, is_sure=found.is_sure)
-    return with_role(config, record), FirstRole.of(config, record.epoch, is_sure=found.is_sure)
+    return (with_role(config, record) if record else config), first
 
 
 def check_own_files(root: Path, *, is_slave: bool) -> None:

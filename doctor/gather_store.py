@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import difference, owner_of
+from ringmq.broker.config.file_role import FirstRole, difference, owner_of
 from ringmq.doctor.facts import RoleFacts, StoreFacts, TailFacts
 from ringmq.doctor.look import looks as guests_looks
 from ringmq.ipc.guests import guests
@@ -183,7 +183,7 @@ def gather_role(config: BrokerConfig) -> RoleFacts:
         found = read_tenure(Path(config.store_path_root_dir), owner_of(config), syncs=False)
     except ConfigFileError as error:
         return RoleFacts(fault=str(error))
-    return RoleFacts(found.note if found.record is None else difference(config, found.record))
+    return RoleFacts(found.note if found.record is None else difference(FirstRole.of(config), found.record))
 
 
 def runs_other_build(root: Path) -> bool:

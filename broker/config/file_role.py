@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.first_tenure import role_words, starts_as_slave
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.ha.epochs import slave_id
 from ringmq.remoting.route import MASTER_ID
 from ringmq.store.tenure_file import TENURE_FILE, Owner, Policy, TenureRecord
@@ -89,11 +89,10 @@ def with_role(config: BrokerConfig, record: TenureRecord) -> BrokerConfig:
     )
 
 
-def difference(config: BrokerConfig, record: TenureRecord) -> str:
+def difference(first: FirstRole, record: TenureRecord) -> str:
     """The line about a configuration with another role than the file. "" if both have the same."""
-    if record.is_master is not starts_as_slave(config):
+    if record.is_master is first.is_master:
         return ""
     role = "master" if record.is_master else "slave"
-    told = role_words(config)
     text = f"this broker is a {role} of epoch {record.epoch} ({TENURE_FILE})"
-    return f"{text}: brokerRole = {told['brokerRole']} and brokerId = {told['brokerId']} do not count"
+    return f"{text}: brokerRole = {first.broker_role} and brokerId = {first.owner.broker_id} do not count"

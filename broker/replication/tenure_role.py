@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import FirstRole
+from ringmq.broker.config.file_role import FirstRole, difference
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
@@ -136,6 +136,10 @@ class TenureRole(Struct):
         addresses = Addresses(self.identity.address, self.identity.ha_address(config))
         peer = core.describe(addresses, self.view.marks().append_offset, is_linked=self.is_linked)
         return Showing(self.group, peer, core.record.policy, core.others, core.record.history)
+
+    def difference(self) -> str:
+        """The line about a configuration with another role than the tenure file. "" if both have the same."""
+        return difference(self.first, self.core.record)
 
     def on_link(self) -> None:
         """Worker ha has told how its link goes on."""

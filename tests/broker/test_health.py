@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.file_role import FirstRole, difference
 from ringmq.broker.config.relations import changed
 from ringmq.broker.control_report import (
     ClientCensus,
@@ -34,6 +35,7 @@ from ringmq.ipc.workers import WORKERS, Start
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.heartbeat import ConsumerData
+from ringmq.store.tenure_file import TenureRecord
 from tests.waiting import wait_until
 
 NAMED = changed(BrokerConfig(), {"namesrvAddr": "a:1;b:2"})
@@ -110,6 +112,16 @@ def test_a_permission_that_was_taken_away_shows(plane: Plane) -> None:
     ReportWriter(plane.name).publish(ControlReport(4), 0)
     found = readiness(plane, BrokerConfig())
     assert not found.writable and "brokerPermission = 4" in found.reasons[0]
+
+
+def test_the_role_is_shown_and_a_property_that_does_not_count_is_told(plane: Plane) -> None:
+    plane.watermarks.tenure = Tenure(TenureState.SLAVE, 65537).word
+    assert liveness(plane, Heartbeats(), 0)["role"] == {"state": "slave", "epoch": 65537}
+    plane.header.replication.link.state = lib.RMQ_HA_TRANSFER
+    line = difference(FirstRole.of(BrokerConfig()), TenureRecord(False, 65537))
+    ReportWriter(plane.name).publish(ControlReport(role=line), 0)
+    found = readiness(plane, BrokerConfig())
+    assert found.ready and found.reasons == [line] and "brokerRole = ASYNC_MASTER" in line
 
 
 def test_a_broker_that_takes_sends_later_says_so(plane: Plane) -> None:
