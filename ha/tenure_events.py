@@ -197,7 +197,7 @@ class Ask(Struct, frozen=True):
     """Ask peers to describe themselves. PeerSeen follows for each answer, then RoundEnded.
 
     epoch: they shall promise it, 0 = they shall not. The questions of an earlier round are given up. uses_name_servers:
-    also ask the brokers of the group that name servers know, or that they have named last to a master.
+    also ask the brokers of the group that name servers know.
     """
 
     round: int

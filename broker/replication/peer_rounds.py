@@ -1,10 +1,12 @@
 """Rounds of questions (270010) to brokers of the group, for the core of the role. A new round ends the one before.
 
-Only peers that haAllowedNetworks names are asked and heard, because a peer can end a mastership.
+Only peers that haAllowedNetworks names are asked and heard, because a peer can end a mastership. Name servers may add
+brokers to those of the round (901). A master among these that does not know the question counts as one of stock.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct, field
@@ -12,16 +14,23 @@ from msgspec.structs import replace
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
+from ringmq.broker.replication.group_members import members_of, members_request
 from ringmq.ha.control_messages import MessageError
+from ringmq.ha.epochs import Position
 from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, RoundEnded
 from ringmq.ha.tenure_messages import PROMISE, SHOW, Group, Question, answer_of, question_body
-from ringmq.remoting.codes import RequestCode
+from ringmq.ipc.tenure import AS_MASTER
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.networks import networks
+from ringmq.remoting.route import MASTER_ID
 from ringmq.store.tenure_file import Addresses
 
 ROUND_MS = 1000
 """Time of a round. Peers that have not answered count as silent."""
+CALLS_MAX = 2
+"""Calls to one address at a time. One that hangs takes no more."""
 
 
 class PeerRounds(Struct):
@@ -31,19 +40,33 @@ class PeerRounds(Struct):
     live: LiveConfig
     calls: OutboundCalls
     number: int = 0
+    own: str = ""
+    """The broker port of this broker."""
+    question: bytes = b""
+    asked: set[str] = field(default_factory=set)
+    """Peers and name servers, host:port each."""
     waiting: set[str] = field(default_factory=set)
-    """Broker ports of peers that have not answered."""
+    """Those that have not answered."""
+    members: dict[str, int] = field(default_factory=dict)
+    """Broker port -> brokerId of the brokers that name servers have named."""
+    older: set[str] = field(default_factory=set)
+    """Peers that do not know the question."""
     due_ms: int | None = None
     """End of the round. None: no round is under way."""
+    _open: Counter[str] = field(default_factory=Counter)
+    """Address -> calls without an outcome, those of earlier rounds included."""
 
     def begin(self, ask: Ask, own: Peer, now_ms: int) -> None:
         """Ask the named peers. `own`: this broker as it shows itself."""
         operation = PROMISE if ask.epoch else SHOW
-        body = question_body(Question(operation, ask.epoch, self.group, own))
-        self.number, self.due_ms = ask.round, now_ms + ROUND_MS
-        self.waiting = {peer for peer in ask.peers if self.is_named(peer.rpartition(":")[0])}
-        for address in sorted(self.waiting):
-            self.calls.call(address, RemotingCommand.request(RequestCode.HA_TENURE, {}, body), ROUND_MS)
+        self.question = question_body(Question(operation, ask.epoch, self.group, own))
+        self.number, self.due_ms, self.own = ask.round, now_ms + ROUND_MS, own.addresses.broker
+        self.asked, self.waiting, self.members, self.older = set(), set(), {}, set()
+        for address in ask.peers:
+            self._ask_peer(address)
+        if ask.uses_name_servers:
+            for address in filter(None, self.live.config.namesrv_addr.split(";")):
+                self._ask(address, members_request(self.group))
 
     def is_named(self, host: str) -> bool:
         """True if haAllowedNetworks names this host."""
@@ -52,24 +75,62 @@ class PeerRounds(Struct):
     def events(self, now_ms: int, end: int) -> Iterator[Event]:
         """Yield the answers since the last call, and the end of the round. `end`: of the own log."""
         for outcome in self.calls.outcomes():
-            peer = self._peer_of(outcome)
+            peer = self._peer_of(outcome) if self._is_of_round(outcome.address) else None
             if peer is not None:
                 yield PeerSeen(peer, self.number)
         if self.due_ms is not None and (not self.waiting or now_ms >= self.due_ms):
             self.due_ms = None
-            yield RoundEnded(self.number, end)
+            for address in self.older:
+                if self.members.get(address) == MASTER_ID:
+                    stock = Peer(Addresses(address), MASTER_ID, AS_MASTER, Position(0, 0), is_stock=True)
+                    yield PeerSeen(stock, self.number)
+            yield RoundEnded(self.number, end, tuple(self.members))
+
+    def _ask_peer(self, address: str) -> None:
+        if address not in self.asked and address != self.own and self.is_named(address.rpartition(":")[0]):
+            self._ask(address, RemotingCommand.request(RequestCode.HA_TENURE, {}, self.question))
+
+    def _ask(self, address: str, command: RemotingCommand) -> None:
+        self.asked.add(address)
+        if self._open[address] < CALLS_MAX:
+            self._open[address] += 1
+            self.waiting.add(address)
+            self.calls.call(address, command, ROUND_MS)
+
+    def _is_of_round(self, address: str) -> bool:
+        """Count an outcome. The calls to one address end in their order, so the last one is that of this round."""
+        self._open[address] -= 1
+        if self._open[address] or address not in self.waiting:
+            return False
+        self.waiting.discard(address)
+        return True
 
     def _peer_of(self, outcome: Outcome) -> Peer | None:
-        if outcome.address not in self.waiting:
+        """The peer of an answer that shows one."""
+        answer = outcome.answer
+        if answer is not None and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self.older.add(outcome.address)
+        if answer is None or outcome.error is not None:
             return None
-        self.waiting.discard(outcome.address)
-        if outcome.error is not None or outcome.answer is None:
+        if outcome.request_code == RequestCode.GET_BROKER_MEMBER_GROUP:
+            self._take_members(bytes(answer.body))
             return None
         try:
-            showing = answer_of(bytes(outcome.answer.body))
+            showing = answer_of(bytes(answer.body))
         except MessageError:
             return None
         if showing.group != self.group:
             return None
         peer = showing.peer  # under the address at which it has answered
         return replace(peer, addresses=Addresses(outcome.address, peer.addresses.ha))
+
+    def _take_members(self, body: bytes) -> None:
+        """Ask the brokers that a name server adds to those of the round."""
+        try:
+            found = members_of(body)
+        except RemotingError:
+            return
+        for broker_id, address in found.items():
+            if address != self.own:
+                self.members[address] = min(broker_id, self.members.get(address, broker_id))
+                self._ask_peer(address)

@@ -12,12 +12,11 @@ from ringmq.broker.config.file_role import FirstRole
 from ringmq.broker.config.relations import changed
 from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication import tenure_role
-from ringmq.broker.replication.peer_rounds import PeerRounds
 from ringmq.broker.replication.tenure_role import TenureRole
 from ringmq.broker.replication.view import FREE, TRANSFER
 from ringmq.ha.control_messages import AcceptedNews, Master, Verdict, command_of
 from ringmq.ha.epochs import Position
-from ringmq.ha.tenure_events import Ask, Peer, PeerSeen, RoundEnded
+from ringmq.ha.tenure_events import Peer
 from ringmq.ha.tenure_messages import (
     PROMISE,
     RELEASE,
@@ -299,39 +298,3 @@ def test_a_master_tells_once_of_a_higher_epoch(caplog: pytest.LogCaptureFixture)
         role.take_question(Question(SHOW, 0, GROUP, PEER), HOST, START_MS)
     assert caplog.text.count(f"broker {MASTER.broker} has epoch {EPOCH}, this master 0: stop this broker") == 1
     assert role.showing().peer.tenure == Tenure(TenureState.MASTER)
-
-
-def rounds(networks: str = "10.0.0.0/24") -> tuple[PeerRounds, Calls]:
-    calls: Any = Calls()
-    live = make_harness({"haAllowedNetworks": networks}).broker.live
-    return PeerRounds(GROUP, live, calls), calls
-
-
-def test_a_round_ends_with_the_last_answer_or_with_its_time() -> None:
-    found, calls = rounds()
-    found.begin(Ask(1, ("10.0.0.2:10911", "10.0.0.3:10911", "10.9.9.9:10911")), PEER, 0)
-    assert [address for address, _ in calls.asked] == ["10.0.0.2:10911", "10.0.0.3:10911"], "named ones"
-    answer: Any = SimpleNamespace(code=0, body=answer_body(SHOWING))
-    calls.ended.append(Outcome("10.0.0.3:10911", None, answer))
-    [seen] = found.events(1, 100)
-    assert isinstance(seen, PeerSeen) and seen.round == 1
-    assert seen.peer.addresses == Addresses("10.0.0.3:10911", MASTER.ha), "as it was asked"
-    assert list(found.events(999, 100)) == []
-    assert list(found.events(1000, 100)) == [RoundEnded(1, 100)]
-    calls.ended.append(Outcome("10.0.0.2:10911", "reset"))
-    assert list(found.events(1001, 100)) == []
-
-
-def test_a_round_without_peers_ends_at_once() -> None:
-    found, _ = rounds("")
-    found.begin(Ask(1, ("10.0.0.2:10911",)), PEER, 0)
-    assert list(found.events(0, 100)) == [RoundEnded(1, 100)]
-
-
-@pytest.mark.parametrize("body", [b"", answer_body(Showing(OTHERS, PEER))])
-def test_other_answers_are_no_peers(body: bytes) -> None:
-    found, calls = rounds()
-    found.begin(Ask(1, ("10.0.0.2:10911",)), PEER, 0)
-    answer: Any = SimpleNamespace(code=0, body=body)
-    calls.ended.append(Outcome("10.0.0.2:10911", None, answer))
-    assert list(found.events(1, 100)) == [RoundEnded(1, 100)]

@@ -1,0 +1,24 @@
+"""The brokers of a group that a name server knows (901)."""
+
+from __future__ import annotations
+
+from ringmq.ha.tenure_messages import Group
+from ringmq.remoting import json_body
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.namesrv_headers import GetBrokerMemberGroupRequestHeader
+from ringmq.remoting.route import BrokerData
+from ringmq.store.tenure_file import PEERS_MAX
+
+
+def members_request(group: Group) -> RemotingCommand:
+    """The request to a name server."""
+    header = GetBrokerMemberGroupRequestHeader(cluster_name=group.cluster, broker_name=group.broker_name)
+    return RemotingCommand.request(RequestCode.GET_BROKER_MEMBER_GROUP, header.encode())
+
+
+def members_of(body: bytes) -> dict[int, str]:
+    """brokerId -> host:port of the broker port, at most PEERS_MAX of the lowest ids. Raises `BadBody`."""
+    value = json_body.mapping(json_body.read_object(body, "BrokerMemberGroup"), "brokerMemberGroup")
+    found = BrokerData.from_json(value).broker_addrs
+    return {broker_id: found[broker_id] for broker_id in sorted(found)[:PEERS_MAX]}
