@@ -319,12 +319,15 @@ class ControlLoop:
     def _totals(self) -> Totals:
         counters = self._plane.role(lib.RMQ_ROLE_WRITE).counters
         flush = self._plane.role(lib.RMQ_ROLE_FLUSH).counters
+        pop = self._plane.role(lib.RMQ_ROLE_POP).counters
         return Totals(
             put_messages=int(counters[lib.RMQ_WRITE_MESSAGES]),
             put_bytes=int(counters[lib.RMQ_WRITE_BYTES]),
             put_refused=int(counters[lib.RMQ_WRITE_REFUSED]),
-            got_messages=self._sum_of_readers(lib.RMQ_READ_PULLED_MESSAGES),
-            pulls=self._sum_of_readers(lib.RMQ_READ_PULLS),
+            got_messages=self._sum_of_readers(lib.RMQ_READ_PULLED_MESSAGES)
+            + self._sum_of_readers(lib.RMQ_READ_NAMED_MESSAGES),
+            found=self._sum_of_readers(lib.RMQ_READ_PULLS_FOUND) + int(pop[lib.RMQ_POP_COUNT_POPS]),
+            missed=self._sum_of_readers(lib.RMQ_READ_PULLS_MISSED) + int(pop[lib.RMQ_POP_COUNT_EMPTY]),
             too_few_replicas=int(counters[lib.RMQ_WRITE_TOO_FEW_REPLICAS]),
             slave_not_available=int(flush[lib.RMQ_FLUSH_SLAVE_LOST]),
             flush_slave_timeout=int(flush[lib.RMQ_FLUSH_SLAVE_TIMEOUTS]),

@@ -335,6 +335,7 @@ def _handlers_of_the_broker(broker: Broker) -> dict[int, Handler]:
         plane=broker.plane,
         store=broker.store,
         stats=broker.stats,
+        put_times=broker.put_times,
         replication=broker.replication,
         of_guests=tuple(parts("runtime_info")),
     )

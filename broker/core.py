@@ -38,6 +38,7 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.put_times import PutTimes, send_times
 from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.stats import BrokerStats
@@ -90,6 +91,7 @@ class Broker:
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
+        self.put_times = PutTimes(lambda: send_times(plane), identity.started_ms)
         self.deletions = Deletions()
         self.refusals = Refusals()
         self.replication = Replication.over(plane, self.audit)
@@ -172,6 +174,7 @@ class Broker:
         self.forwards.expire(now_ms)
         self.locks.expire(now_ms)
         self.stats.sample(now_ms)
+        self.put_times.sample(now_ms)
         if self.topics.move_gates(self.config, self.now.ms):
             self.topics.republish()
         self._expire_clients(now_ms)

@@ -16,7 +16,9 @@ from ringmq.broker.replication import ha_status
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.request import Answer, Request
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
+from ringmq.broker.tables.put_times import PutTimes
 from ringmq.broker.tables.stats import BrokerStats
+from ringmq.native import lib
 from ringmq.remoting.admin_bodies import encode_kv_table
 from ringmq.remoting.codes import VERSION_V5_3_3, version_name
 
@@ -46,9 +48,8 @@ _ZERO_KEYS = (
     "pageCacheLockTimeMills",
     "timerCongestNum",
     "dispatchMaxBuffer",
-    "putMessageEntireTimeMax",
-    "getMessageEntireTimeMax",
 )
+"""RingMQ has no such queue, lock or buffer. Stock's exporter needs each name. Stock never sets `dispatchMaxBuffer`."""
 
 
 class RuntimeInfo(Struct, frozen=True):
@@ -59,6 +60,7 @@ class RuntimeInfo(Struct, frozen=True):
     plane: PlaneProtocol
     store: StoreProtocol
     stats: BrokerStats
+    put_times: PutTimes
     replication: Replication
     of_guests: tuple[Callable[[PlaneProtocol, RateOf, int], dict[str, str]], ...] = ()
 
@@ -66,7 +68,7 @@ class RuntimeInfo(Struct, frozen=True):
         """28."""
         table = dict.fromkeys(_ZERO_KEYS, "0")
         table |= {name: str(capacity) for name, capacity in _POOLS.items()}
-        table |= self._identity(request.now_ms) | self._traffic() | self._log()
+        table |= self._identity(request.now_ms) | self._traffic() | self._times() | self._log()
         for rows in self.of_guests:
             table |= rows(self.plane, self.stats.rate_of, request.now_ms)
         table |= self._replication()
@@ -91,22 +93,30 @@ class RuntimeInfo(Struct, frozen=True):
         return {
             "putTps": stats.tps("put_messages"),
             "getTransferredTps": stats.tps("got_messages"),
-            "getFoundTps": stats.tps("pulls"),
-            "getMissTps": "0.0 0.0 0.0",
-            "getTotalTps": stats.tps("pulls"),
+            "getFoundTps": stats.tps("found"),
+            "getMissTps": stats.tps("missed"),
+            "getTotalTps": stats.tps("found", "missed"),
             "putMessageTimesTotal": str(totals.put_messages),
             "putMessageSizeTotal": str(totals.put_bytes),
             "putMessageFailedTimes": str(totals.put_refused),
             "putMessageAverageSize": str(average),
-            "putMessageDistributeTime": "null",
-            "putLatency99": "0.00",
-            "putLatency999": "0.00",
             "msgPutTotalTodayNow": str(totals.put_messages),
             "msgPutTotalTodayMorning": str(today.put_messages),
             "msgPutTotalYesterdayMorning": str(yesterday.put_messages),
             "msgGetTotalTodayNow": str(totals.got_messages),
             "msgGetTotalTodayMorning": str(today.got_messages),
             "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
+        }
+
+    def _times(self) -> dict[str, str]:
+        minute = self.put_times.minute()
+        rounds = (self.plane.role(reader.role).counters[lib.RMQ_READ_PULL_NS_MAX] for reader in self.plane.readers)
+        return {
+            "putMessageDistributeTime": minute.distribution(),
+            "putLatency99": f"{minute.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{minute.percentile_ms(0.999):.2f}",
+            "putMessageEntireTimeMax": str(self.put_times.max_ms()),
+            "getMessageEntireTimeMax": str(max(map(int, rounds), default=0) // 1_000_000),
         }
 
     def _replication(self) -> dict[str, str]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -53,6 +53,10 @@ class PlaneProtocol(Protocol):
 
     header: Any
     watermarks: Any
+
+    @property
+    def readers(self) -> Sequence[Any]: ...
+    def role(self, number: int) -> Any: ...
 
     def topic_find(self, name: str) -> int | None: ...
     def topic_add(self, name: str, config: int) -> int: ...

@@ -21,7 +21,10 @@ class Totals(Struct, frozen=True):
     put_bytes: int = 0
     put_refused: int = 0
     got_messages: int = 0
-    pulls: int = 0
+    found: int = 0
+    """Pulls and pops that found messages."""
+    missed: int = 0
+    """Those that found none. A held pull counts when it is held, and again when it is answered."""
     too_few_replicas: int = 0
     """Sends that were refused for want of replicas. Nothing was appended."""
     slave_not_available: int = 0
@@ -63,9 +66,9 @@ class BrokerStats:
             self._day = day
             self.yesterday_morning, self.today_morning = self.today_morning, self.totals
 
-    def tps(self, field: str) -> str:
-        """Three rates, over 10 s, 1 min and 10 min, as RocketMQ prints them."""
-        return " ".join(str(self._rate(field, window)) for window in WINDOWS_S)
+    def tps(self, *fields: str) -> str:
+        """Three rates of the sum of these fields, over 10 s, 1 min and 10 min, as RocketMQ prints them."""
+        return " ".join(str(sum(self._rate(field, window) for field in fields)) for window in WINDOWS_S)
 
     def rate_of(self, kind: str, key: str, total: int, now_ms: int) -> float:
         """Growth per second of a total that is only read on request. 0.0 at the first call."""

@@ -20,6 +20,7 @@ from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchP
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.tenure import AS_MASTER
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData
@@ -57,6 +58,7 @@ class FakePlane:
             settings=SimpleNamespace(memory_window_bytes=1 << 62),
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0), tenure=AS_MASTER.word)
+        self.readers: tuple[Any, ...] = ()
         self.roles: dict[int, Any] = {}
         self.ha_commands: list[bytes] = []
         self.held: dict[int, int] = {}
@@ -407,3 +409,13 @@ def make_harness(
     broker.offsets.load({}, START_MS, into_plane=True)
     broker.outbox.take()
     return Harness(broker, plane, store)
+
+
+def with_readers(plane: FakePlane, count: int) -> tuple[list[Any], list[list[int]]]:
+    """Give the plane so many read workers. Returns their histograms of answered sends, and their counters."""
+    plane.readers = tuple(SimpleNamespace(role=lib.RMQ_ROLE_READ + number) for number in range(count))
+    stages = [SimpleNamespace(counts=[0] * lib.RMQ_LATENCY_BUCKETS, max_ns=0) for _ in plane.readers]
+    plane.header.latency = {
+        reader.role: {lib.RMQ_READ_LATENCY_ANSWERED: stage} for reader, stage in zip(plane.readers, stages, strict=True)
+    }
+    return stages, [plane.role(reader.role).counters for reader in plane.readers]

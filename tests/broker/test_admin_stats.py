@@ -8,6 +8,9 @@ from msgspec.structs import replace
 from ringmq.broker.control_shell import store_folder
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.tables.protocols import KeyQuery
+from ringmq.ipc.republish_words import PROGRESS
+from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.native import lib
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -17,8 +20,10 @@ from ringmq.remoting.admin_bodies import (
     decode_topic_list,
 )
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.json_body import read_object
 from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import SCHEDULE_TOPIC
 from ringmq.store.config import StoreConfig
 from ringmq.store.markers import BOOT_ID
 from tests.broker.fakes import IDENTITY, START_MS, make_harness, peer
@@ -193,6 +198,25 @@ def test_runtime_info_has_stocks_keys() -> None:
     assert table["runtime"] == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
     assert table["commitLogDiskRatio"] == "0.75"
     assert len(table["putTps"].split()) == 3
+
+
+def test_runtime_info_has_the_delay_levels_whose_progress_is_known() -> None:
+    """A level has a row once its queue has had a message."""
+    harness = make_harness()
+    harness.broker.topics.put(TopicConfig(SCHEDULE_TOPIC, 3, 3), START_MS)
+    harness.plane.set_bounds(SCHEDULE_TOPIC, 0, 0, 5)
+    harness.plane.set_bounds(SCHEDULE_TOPIC, 2, 0, 9)
+
+    def rows() -> dict[str, str]:
+        table = decode_kv_table(harness.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
+        return {key: value for key, value in table.items() if key.startswith("scheduleMessageOffset")}
+
+    assert rows() == {"scheduleMessageOffset_1": "5,5", "scheduleMessageOffset_3": "9,9"}, "no worker: nothing waits"
+    role = harness.plane.role(lib.RMQ_ROLE_DELAY)
+    role.generation, role.counters[PROGRESS + 2] = 1, 4 + 1
+    assert rows() == {"scheduleMessageOffset_3": "4,9"}, "nothing is known of level 1 yet"
+    harness.plane.watermarks.tenure = Tenure(TenureState.SLAVE, 1).word
+    assert rows() == {}
 
 
 def test_runtime_info_says_which_folder_the_store_is(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ CLUSTER = "DefaultCluster"
 UNORDERED = {"topicList", "topicList -c", "consumerProgress"}
 # Values of brokerStatus that do not depend on time, size or make; of all others only the names are compared.
 STATUS_VALUES = {"brokerActive", "brokerVersion", "brokerVersionDesc", "commitLogMinOffset", "dispatchBehindBytes"}
-STATUS_VALUES |= {"msgPutTotalTodayNow", "putMessageTimesTotal", "putMessageFailedTimes", "putMessageDistributeTime"}
+STATUS_VALUES |= {"msgPutTotalTodayNow", "putMessageTimesTotal", "putMessageFailedTimes"}
 OWN_STATUS = r"(ADDRESS )?ha[A-Z]\w+ ?:"
 """Lines about replication that stock's brokerStatus does not have; none of stock's names begins like this."""
 MASKS: tuple[tuple[str, str], ...] = (

@@ -446,3 +446,22 @@ def test_pull_memory_is_bounded_by_the_confirm_offset(make_kit: MakeKit) -> None
     with connected(kit) as client:
         assert len(bodies(client.ask(pull_frame("TopicA", "GROUP", 0)))) == 2
         assert kit.header.roles[READ].state == 2
+
+
+def test_looks_are_counted_by_what_they_found(kit: ReaderKit) -> None:
+    """A reader publishes its counters every 100 ms."""
+
+    def counts() -> tuple[int, int]:
+        return kit.counter(lib.RMQ_READ_PULLS_FOUND), kit.counter(lib.RMQ_READ_PULLS_MISSED)
+
+    fill(kit, 2)
+    with connected(kit) as client:
+        assert client.ask(pull_frame("TopicA", "GROUP", 0)).code == 0
+        assert client.ask(pull_frame("TopicA", "GROUP", 2)).code == NOT_FOUND
+        wait_until(lambda: counts() == (1, 1), "both are counted", state=counts)
+        client.send(pull_frame("TopicA", "GROUP", 2, sys_flag=SUSPEND))
+        wait_until(lambda: counts() == (1, 2), "the held pull has found none", state=counts)
+        fill(kit, 1)
+        assert client.answer().code == 0
+    wait_until(lambda: counts() == (2, 2), "it finds what has come", state=counts)
+    assert 0 < kit.counter(lib.RMQ_READ_PULL_NS_MAX) < 60e9

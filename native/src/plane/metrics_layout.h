@@ -60,7 +60,8 @@
 struct rmq_latency {
     uint64_t sum_ns;
     uint64_t counts[RMQ_LATENCY_BUCKETS];
-    uint8_t pad[40];
+    uint64_t max_ns;             /* the longest since the plane was made */
+    uint8_t pad[32];
 };
 
 /* reader -> control: a send that took longer than slow_request_ms. Times since it was received. */

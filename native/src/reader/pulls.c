@@ -103,7 +103,8 @@ static void look(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_p
 
 static void count(struct rmq_pulls *pulls, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    const struct rmq_read_context *context = pulls->context;
+    struct rmq_read_context *context = pulls->context;
+    context->counters[result->messages ? RMQ_READ_PULLS_FOUND : RMQ_READ_PULLS_MISSED]++;
     rmq_pull_stats_add(context->plane, context->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
                        (uint64_t)result->next_offset, context->now_ms);
 }

@@ -288,6 +288,23 @@ static uint32_t round_once(struct rmq_reader *r)
     return work;
 }
 
+static uint64_t looks_of_pulls(const struct rmq_reader *r)
+{
+    return r->context.counters[RMQ_READ_PULLS_FOUND] + r->context.counters[RMQ_READ_PULLS_MISSED];
+}
+
+/* One clock read for all pulls of a round. */
+static uint32_t timed_round(struct rmq_reader *r)
+{
+    uint64_t looks = looks_of_pulls(r);
+    uint32_t work = round_once(r);
+    if (looks_of_pulls(r) != looks) {
+        uint64_t took_ns = (uint64_t)(rmq_mono_ns() - r->context.now_ns), *longest = &r->context.counters[RMQ_READ_PULL_NS_MAX];
+        *longest = took_ns > *longest ? took_ns : *longest;
+    }
+    return work;
+}
+
 static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
 {
     int64_t wake_ms = r->tick_next_ms < r->parking.scan_next_ms ? r->tick_next_ms : r->parking.scan_next_ms;
@@ -355,7 +372,7 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
             rc = rmq_engine_wait(r->context.engine, 1000000);
             rmq_engine_take(r->context.engine, r->events, sizeof r->events / sizeof *r->events); /* wake-ups alone */
         } else {
-            work = round_once(r);
+            work = timed_round(r);
             if ((work && rmq_engine_queued(r->context.engine)) || rmq_engine_ready(r->context.engine))
                 rc = rmq_engine_wait(r->context.engine, 0);
             else

@@ -51,6 +51,9 @@
 #define RMQ_READ_NAMED_MESSAGES 32    /* records of the log that answers of answerers have named */
 #define RMQ_READ_UNSENT 33            /* answers that were dropped before their first byte left, and whose answerer was told */
 #define RMQ_READ_HELD 34              /* polls that wait for an answerer now */
+#define RMQ_READ_PULLS_FOUND 35       /* looks at a queue for a pull that found messages */
+#define RMQ_READ_PULLS_MISSED 36      /* those that found none; a held pull has one before it is held */
+#define RMQ_READ_PULL_NS_MAX 37       /* the longest round with such a look; a pull is answered in its round */
 #define RMQ_READ_COUNTERS 52
 
 struct rmq_reader;
