@@ -29,6 +29,7 @@ from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.plane_counts import PlaneCounts
 from ringmq.ipc.tenure import epoch_of
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
@@ -60,7 +61,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         store_folder=store_folder(store_config(config)),
     )
     store = StoreView(plane, MessageStore(store_config(config)))
-    broker = Broker(config, identity, plane, store)
+    broker = Broker(config, identity, plane, store, PlaneCounts(plane))
     broker.outbox.begin_opaques(int(plane.role(spec.role).generation))
     follows = broker.live.follows_master
     broker.deletions.write_turns = lambda: write_turns(plane)

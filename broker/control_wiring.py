@@ -14,6 +14,7 @@ from ringmq.broker.handlers import (
     admin_stats,
     admin_topics,
     assignments,
+    broker_stats,
     clients,
     ha,
     offset_copies,
@@ -25,6 +26,7 @@ from ringmq.broker.handlers import (
     sends,
 )
 from ringmq.broker.handlers.client_limits import ClientLimits
+from ringmq.broker.handlers.group_progress import GroupProgress
 from ringmq.broker.handlers.table import Handler, HandlerTable
 from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
@@ -76,6 +78,7 @@ def limits_of(broker: Broker) -> ClientLimits:
         client_names=broker.client_names,
         modes=broker.modes,
         routes=broker.routes,
+        statistics=broker.statistics,
     )
 
 
@@ -296,6 +299,23 @@ def _handlers_of_groups(broker: Broker) -> dict[int, Handler]:
 
 
 def _handlers_of_statistics(broker: Broker) -> dict[int, Handler]:
+    progress = GroupProgress(
+        live=broker.live,
+        store=broker.store,
+        tables=broker.tables,
+        offsets=broker.offsets,
+        statistics=broker.statistics,
+    )
+    of_broker = broker_stats.BrokerStatsRequests(
+        live=broker.live,
+        identity=broker.identity,
+        topics=broker.topics,
+        groups=broker.groups,
+        consumers=broker.consumers,
+        offsets=broker.offsets,
+        statistics=broker.statistics,
+        progress=progress,
+    )
     stats = admin_stats.StatsRequests(
         live=broker.live,
         identity=broker.identity,
@@ -306,7 +326,8 @@ def _handlers_of_statistics(broker: Broker) -> dict[int, Handler]:
         producers=broker.producers,
         offsets=broker.offsets,
         producers_body=broker.producers_body,
-        stats=broker.stats,
+        statistics=broker.statistics,
+        progress=progress,
     )
     return {
         RequestCode.GET_TOPIC_STATS_INFO: stats.topic_stats,
@@ -318,6 +339,8 @@ def _handlers_of_statistics(broker: Broker) -> dict[int, Handler]:
         RequestCode.GET_CONSUMER_CONNECTION_LIST: stats.consumer_connections,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: stats.producer_connections,
         RequestCode.GET_ALL_PRODUCER_INFO: stats.all_producers,
+        RequestCode.VIEW_BROKER_STATS_DATA: of_broker.view,
+        RequestCode.GET_BROKER_CONSUME_STATS: of_broker.all_groups,
     }
 
 

@@ -41,6 +41,7 @@ from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.put_times import PutTimes, send_times
 from ringmq.broker.tables.request_modes import RequestModeTable
 from ringmq.broker.tables.retry_topics import RetryTopics
+from ringmq.broker.tables.statistics import Counts, Statistics
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.ipc.audit import AuditTrail, Kind
@@ -60,7 +61,9 @@ class Broker:
     slave: SlaveRole | None = None
     """The part of a slave. None on a master."""
 
-    def __init__(self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol) -> None:
+    def __init__(
+        self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol, counts: Counts
+    ) -> None:
         self.live = LiveConfig(config, plane.watermarks)
         self.config = config
         self.identity = identity
@@ -91,6 +94,7 @@ class Broker:
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
+        self.statistics = Statistics(plane, counts)
         self.put_times = PutTimes(lambda: send_times(plane), identity.started_ms)
         self.deletions = Deletions()
         self.refusals = Refusals()
@@ -158,9 +162,10 @@ class Broker:
             self.on_config(config)
 
     def prepare(self, now_ms: int) -> None:
-        """Set the gates that are closed at the start. Called before the first request."""
+        """Set the gates that are closed at the start, and note the counters. Called before the first request."""
         self.now.ms = now_ms
         self.topics.move_gates(self.config, now_ms)
+        self.statistics.prepare(now_ms)
 
     # ---- events ----
 
@@ -175,6 +180,7 @@ class Broker:
         self.locks.expire(now_ms)
         self.stats.sample(now_ms)
         self.put_times.sample(now_ms)
+        self.statistics.tick(now_ms, self.stats.totals)
         if self.topics.move_gates(self.config, self.now.ms):
             self.topics.republish()
         self._expire_clients(now_ms)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.handlers.group_progress import GroupProgress
 from ringmq.broker.handlers.long_bodies import concatenated, member_name, separated
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.request import Connection as Peer
@@ -18,13 +19,12 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.stats import BrokerStats
+from ringmq.broker.tables.statistics import Statistics
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import (
     Connection,
-    ConsumeOffset,
     ConsumerConnection,
     ConsumeStats,
     TopicOffset,
@@ -34,9 +34,6 @@ from ringmq.remoting.admin_bodies import (
 )
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
-
-QUEUES_A_STEP = 32
-"""Queues of one step. Each reads the time of a message from the store."""
 
 
 class StatsRequests(Struct, frozen=True):
@@ -51,7 +48,8 @@ class StatsRequests(Struct, frozen=True):
     producers: ProducerTable
     offsets: OffsetTable
     producers_body: BodyCache
-    stats: BrokerStats
+    statistics: Statistics
+    progress: GroupProgress
 
     def topic_stats(self, request: Request) -> Answer | Slices:
         """202."""
@@ -62,19 +60,16 @@ class StatsRequests(Struct, frozen=True):
         return Slices(self._topic_stats(request, topic, config.queue_count), is_large=True, is_reading=True)
 
     def _topic_stats(self, request: Request, topic: str, queues: int) -> Steps[Answer]:
-        total = 0
-
         def entries() -> Iterator[bytes]:
-            nonlocal total
             for queue_id in range(queues):
                 low, high = self._bounds(topic, queue_id)
                 last_ms = max(0, self.store.store_time(topic, queue_id, high - 1)) if high > 0 else 0
-                total += high
                 one = TopicStats({self._queue(topic, queue_id): TopicOffset(low, high, last_ms)}).encode_entries()
                 yield one
 
         table = yield from concatenated(separated(entries()))
-        put_tps = self.stats.rate_of("put", topic, total, request.now_ms)
+        put = self.statistics.topic(topic, of_bytes=False)
+        put_tps = 0.0 if put is None else put[0].tps
         head, tail = TopicStats({}, put_tps).encode().split(b"{}", 1)
         return request.reply(body=b"".join((head, b"{", table, b"}", tail)))
 
@@ -99,20 +94,8 @@ class StatsRequests(Struct, frozen=True):
         stats = ConsumeStats({})
         for topic in topics:
             config = self.topics.get(topic)
-            consumed = 0
-            for queue_id in range(config.read_queue_nums if config is not None else 0):
-                if queue_id % QUEUES_A_STEP == 0:
-                    yield
-                _, high = self._bounds(topic, queue_id)
-                offset = max(0, self.offsets.get(group, topic, queue_id))
-                last_ms = max(0, self.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
-                pulled = max(offset, self.offsets.pulled(group, topic, queue_id))
-                open_messages = self.offsets.open_messages(group, topic, queue_id)
-                entry = ConsumeOffset(high, offset, pulled, last_ms, open_messages)
-                stats.offsets[self._queue(topic, queue_id)] = entry
-                consumed += offset
             if config is not None:
-                stats.consume_tps += self.stats.rate_of("consume", f"{topic}@{group}", consumed, request.now_ms)
+                yield from self.progress.add(stats, group, config)
         return request.reply(body=stats.encode())
 
     def consume_time_span(self, request: Request) -> Answer | Slices:

@@ -20,6 +20,7 @@ from ringmq.broker.tables.offsets import STRAYS_MAX, OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.request_modes import MODES_MAX, RequestModeTable
 from ringmq.broker.tables.shares import is_same_host
+from ringmq.broker.tables.statistics import ITEMS_MAX, Statistics
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
@@ -46,6 +47,7 @@ class ClientLimits(Struct, frozen=True):
     client_names: ClientNames
     modes: RequestModeTable
     routes: TopicRoutes
+    statistics: Statistics
 
     def entry_counts(self) -> tuple[tuple[str, int, int], ...]:
         """(kind, entries, limit) of all entries of clients in control, beside the shared tables."""
@@ -66,6 +68,7 @@ class ClientLimits(Struct, frozen=True):
             ("request_modes", len(self.modes), MODES_MAX),
             ("topic_routes", len(self.routes), ROUTES_MAX),
             ("route_waits", self.routes.waiting, WAITING_MAX),
+            ("statistics", len(self.statistics), ITEMS_MAX),
         )
 
     def check_consumer(self, data: ConsumerData, connection: Connection) -> Steps[None]:

@@ -144,20 +144,22 @@ class PlaneTables:
             entry = self.plane.topic(topic_id)
             word = int(entry.config)
             if word >> 40 & protocols.TOPIC_LIVE and not word >> 40 & protocols.TOPIC_RECOVERED:
-                yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
+                yield TopicConfig(entry_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
 
     def live_names(self) -> Iterator[tuple[int, str, int]]:
         """(topic id, name, TOPIC_*) of the live topics, those included that no configuration names."""
         for topic_id in range(1, int(self.plane.header.tables.topic_count) + 1):
             entry = self.plane.topic(topic_id)
             if (flags := int(entry.config) >> 40) & protocols.TOPIC_LIVE:
-                yield topic_id, _name(entry), flags
+                yield topic_id, entry_name(entry), flags
 
     def withdrawn_topics(self) -> set[str]:
         """Topics that have been in the plane and are not live now."""
         ids = range(1, int(self.plane.header.tables.topic_count) + 1)
         names = (
-            _name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & protocols.TOPIC_LIVE
+            entry_name(entry)
+            for entry in map(self.plane.topic, ids)
+            if not int(entry.config) >> 40 & protocols.TOPIC_LIVE
         )
         return {name for name in names if self.plane.topic_find(name) is None}
 
@@ -184,7 +186,7 @@ class PlaneTables:
         topic = self.plane.topic(int(queue.topic_id))
         if not int(topic.config) >> 40 & protocols.TOPIC_LIVE:
             return None
-        return _name(self.plane.group(group_id)), _name(topic), int(queue.queue_id)
+        return entry_name(self.plane.group(group_id)), entry_name(topic), int(queue.queue_id)
 
     # ---- groups and subscriptions ----
 
@@ -279,7 +281,8 @@ def _signed(word: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def _name(entry: Any) -> str:
+def entry_name(entry: Any) -> str:
+    """The name of a topic's or a group's entry."""
     raw = entry.name
     if isinstance(raw, bytes):
         return raw[: entry.name_length].decode()

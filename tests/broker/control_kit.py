@@ -21,6 +21,7 @@ from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.plane_counts import PlaneCounts
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode
@@ -105,7 +106,7 @@ def made_harness(root: Path, capacity: Capacity) -> Iterator[Harness]:
     names = {"storePathRootDir": str(root), "brokerName": "wire-a"}
     config = changed(BrokerConfig(), names)
     load_into(plane, config, Nothing({}))
-    broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
+    broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore(), PlaneCounts(plane))
     broker.prepare(now())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
     loop = ControlLoop(plane, broker, Persistence(root, saved_by(broker)), OutboundCalls(lambda: None))

@@ -38,6 +38,27 @@ MARK_FIELDS = (
 )  # fmt: skip
 
 
+class FakeCounts:
+    """The counters of a FakePlane's queues, and of pulls of one port by (group id, queue slot)."""
+
+    def __init__(self, plane: Any) -> None:
+        self._plane = plane
+        self.pulled: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def queue_count(self) -> int:
+        return len(self._plane.queues)
+
+    def queues(self, first: int, count: int) -> list[tuple[int, int, int]]:
+        return [(one.topic_id, one.max_offset, one.put_bytes) for one in self._plane.queues[first : first + count]]
+
+    def pull_tables(self) -> list[tuple[int, int]]:
+        return [(0, len(self.pulled))]
+
+    def pulls(self, port: int, first: int, count: int) -> list[tuple[int, int, int]]:
+        rows = [(group_id << 32 | slot, *counts) for (group_id, slot), counts in self.pulled.items()]
+        return rows[first : first + count]
+
+
 class FakePlane:
     """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
 
@@ -59,6 +80,7 @@ class FakePlane:
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0), tenure=AS_MASTER.word)
         self.readers: tuple[Any, ...] = ()
+        self.counts = FakeCounts(self)
         self.roles: dict[int, Any] = {}
         self.ha_commands: list[bytes] = []
         self.held: dict[int, int] = {}
@@ -115,6 +137,7 @@ class FakePlane:
                 max_offset=max_offset,
                 replay_from=replay_from,
                 last_store_time_ms=0,
+                put_bytes=0,
                 log_end=0,
             )
         )
@@ -402,7 +425,7 @@ def make_harness(
     config = changed(BrokerConfig(), {**names, **(settings or {})})
     plane, store = plane or FakePlane(), FakeStore()
     plane.watermarks.tenure = first_tenure(config).word
-    broker = Broker(config, identity, plane, store)
+    broker = Broker(config, identity, plane, store, plane.counts)
     broker.prepare(START_MS)
     broker.topics.load({}, config, START_MS)
     broker.groups.load({}, START_MS)

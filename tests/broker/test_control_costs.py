@@ -16,6 +16,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.plane_counts import PlaneCounts
 from ringmq.ipc.segment import remove_segments
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -37,7 +38,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     recovered: Any = SimpleNamespace(queues={}, append_offset=0)
     load_into(plane, config, recovered)
     store = FakeStore()
-    broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", START_MS), plane, store)
+    broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", START_MS), plane, store, PlaneCounts(plane))
     broker.prepare(START_MS)
     load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, START_MS, fresh=False)
     yield Harness(broker, plane, store)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.core import Broker
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.tables.persistence import Persistence
+from ringmq.ipc.plane_counts import PlaneCounts
 from ringmq.native import lib
 from ringmq.remoting.assignment_bodies import POP, RequestMode
 from ringmq.remoting.codes import RequestCode
@@ -33,7 +34,7 @@ class Asked:
         self.harness = harness
         made = harness.loop.broker
         config = changed(made.config, {"namesrvAddr": "ns:1;ns:2"})
-        self.broker = Broker(config, made.identity, made.plane, made.store)
+        self.broker = Broker(config, made.identity, made.plane, made.store, PlaneCounts(made.plane))
         self.broker.modes.put(RequestMode("T", "G", POP, 0))
         self.calls = ScriptedRegistrar()
         persistence = Persistence(harness.root, saved_by(self.broker))
