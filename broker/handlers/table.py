@@ -10,7 +10,8 @@ Oneway requests are never answered, not even with an error. Any other exception 
 `broker/requests/runner.py` logs its trace and answers 1.
 
 A new request needs three things: a handler in a module of this folder, a line in `handlers_of` of
-`broker/control_wiring.py` or in a function that it calls, and a class of access in `remoting/access.py`.
+`broker/control_wiring.py` or in a function that it calls, and a class of access in `remoting/access.py` with its
+resources in `remoting/access_resources.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ringmq.broker.tables.held_pulls import HeldPulls
 from ringmq.ipc.audit import AuditTrail
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.access import BROKER, Access
+from ringmq.remoting.access_resources import resource_text
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
@@ -104,6 +106,8 @@ class HandlerTable(Struct, frozen=True):
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         refused = access.refusal(self.live.config, code, request.connection)
         if refused is not None:
+            named = resource_text(code, request.command.ext_fields)
+            refused = f"{refused} ({named})" if named else refused
             self.refusals.add(code, refused)
             return request.reply(ResponseCode.NO_PERMISSION, refused)
         if request.command.is_oneway and BROKER.get(code) is Access.READ_ADMIN:

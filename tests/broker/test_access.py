@@ -69,7 +69,8 @@ def test_a_refused_request_is_answered_and_counted_and_changes_nothing() -> None
     answer = harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic, connection=FAR)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark == (
-        "code 17 (UPDATE_AND_CREATE_TOPIC) from host 10.0.0.7 is refused: adminAddresses does not name this host"
+        "code 17 (UPDATE_AND_CREATE_TOPIC) from host 10.0.0.7 is refused: adminAddresses does not name this host "
+        "(Topic:T)"
     )
     assert "T" not in harness.broker.topics
     assert harness.broker.refusals.take() == {RequestCode.UPDATE_AND_CREATE_TOPIC: (answer.remark, 1)}

@@ -47,6 +47,7 @@ def metrics(broker: RunningBroker) -> str:
 
 def test_data_is_for_every_host_and_changes_are_for_named_ones(broker: RunningBroker) -> None:
     remark = "code 17 (UPDATE_AND_CREATE_TOPIC) from host 127.0.0.1 is refused: adminAddresses does not name this host"
+    remark += f" (Topic:{TOPIC['topic']})"
     with RawClient(broker.address) as other, RawClient(broker.address, source=ADMIN) as admin:
         assert other.send("Made", b"x").code == ResponseCode.SUCCESS
         for _ in range(20):
