@@ -128,6 +128,8 @@ def reload(
 def reference(output: str) -> None:
     """Print every property of broker and name server: the page docs/properties.md."""
     from ringmq.broker.config import table as broker_table
+    from ringmq.broker.config.fixed_values import FIXED_VALUES
+    from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
     from ringmq.cli.config_reference import markdown
     from ringmq.namesrv import config_table as namesrv_table
 
@@ -137,4 +139,5 @@ def reference(output: str) -> None:
         rows = {name: [dataclasses.asdict(row) for row in table] for name, table in tables.items()}
         print_json(rows)
         return
-    say_lines(markdown(broker, namesrv).removesuffix("\n"))
+    meaningless = STOCK_PROPERTY_NAMES - {row.name for row in broker} - FIXED_VALUES.keys()
+    say_lines(markdown(broker, namesrv, FIXED_VALUES, len(meaningless)).removesuffix("\n"))

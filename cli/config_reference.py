@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import fill
 
 from ringmq.remoting.networks import ACCEPTED
@@ -31,9 +31,21 @@ _SOURCES = {
 }
 
 
-def markdown(broker: Sequence[ReferenceRow], namesrv: Sequence[ReferenceRow]) -> str:
-    """Return the whole page."""
-    return HEAD + _server("Broker", broker) + _server("Name server", namesrv)
+def markdown(
+    broker: Sequence[ReferenceRow], namesrv: Sequence[ReferenceRow], fixed: Mapping[str, str], meaningless: int
+) -> str:
+    """Return the whole page. `fixed`: names of RocketMQ with the value that RingMQ has fixed. `meaningless`: the number
+    of its names that have no meaning in RingMQ."""
+    return HEAD + _server("Broker", broker) + _fixed(fixed, meaningless) + _server("Name server", namesrv)
+
+
+def _fixed(values: Mapping[str, str], meaningless: int) -> str:
+    names = ", ".join(f"{name} = {value}" for name, value in values.items())
+    text = (
+        f"{names}. Request 26 shows these after the properties. It leaves out {meaningless} other names of RocketMQ, "
+        "which have no meaning here, such as pools of threads, buffers of netty, other engines and access by users."
+    )
+    return f"\n### RocketMQ's properties with a fixed value\n\n{fill(text, LINE_MAX - 1)}\n"
 
 
 def _server(title: str, rows: Sequence[ReferenceRow]) -> str:

@@ -13,6 +13,7 @@ from ringmq.broker.config.broker_config import (
     nearest_name,
     property_table,
 )
+from ringmq.broker.config.fixed_values import FIXED_VALUES
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.config.relations import changed
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
@@ -104,9 +105,9 @@ class ConfigRequests(Struct, frozen=True):
             self.outbox.register = True
 
     def get_config(self, request: Request) -> Answer:
-        """26."""
+        """26: the properties, then stock's names whose value is fixed here."""
         version = dump_json(self.config_version.to_json()).decode()
-        body = format_properties(self.live.config.as_properties()).encode()
+        body = format_properties({**self.live.config.as_properties(), **FIXED_VALUES}).encode()
         return request.reply(ext_fields={"version": version}, body=body)
 
 

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import RETENTION, property_table
+from ringmq.broker.config.fixed_values import FIXED_VALUES
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.control_shell import time_text
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
+from ringmq.broker.tables.statistics import EXPIRY_MS
 from ringmq.broker.tables.topics import compaction_notice
 from ringmq.fastjson.reader import read_config
 from ringmq.remoting.admin_bodies import (
@@ -15,6 +18,7 @@ from ringmq.remoting.admin_bodies import (
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.names import MAX_TOPIC_CHARS
 from ringmq.store.config_files import encode_config
 from tests.broker.fakes import START_MS, FakePlane, Harness, make_harness, peer
 
@@ -382,6 +386,19 @@ def test_a_change_is_seen_shown_and_told() -> None:
     answer = harness.ask(RequestCode.GET_BROKER_CONFIG)
     assert b"brokerPermission=4\n" in answer.body
     assert read_object(answer.ext_fields["version"].encode(), "x")["counter"] == 1
+
+
+def test_the_configuration_shows_names_of_stock_whose_value_is_fixed() -> None:
+    harness = make_harness()
+    lines = harness.ask(RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
+    shown = dict(line.split("=", 1) for line in lines)
+    assert len(shown) == len(lines), "no name comes twice"
+    assert set(FIXED_VALUES) <= STOCK_PROPERTY_NAMES - set(property_table())
+    assert {**shown, **FIXED_VALUES} == shown
+    assert shown["maxStatsIdleTimeInMinutes"] == str(EXPIRY_MS // 60_000)
+    assert shown["maxTopicLength"] == str(MAX_TOPIC_CHARS)
+    assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"useTLS=true").code == 0
+    assert b"useTLS=false\n" in harness.ask(RequestCode.GET_BROKER_CONFIG).body, "it has no effect"
 
 
 def test_a_name_without_meaning_is_told_with_the_peer() -> None:
