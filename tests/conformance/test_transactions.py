@@ -2,13 +2,16 @@
 a commit for each of the ends that it gets.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
+from ringmq.remoting.codes import RequestCode
 from tests.conformance.servers import Server
 from tests.conformance.stock_client import StockClient
+from tests.raw_client import RawClient
 
 COUNT = 10
 CHECKS_MAX = 6
@@ -66,5 +69,8 @@ def test_java_producers_end_transactions(checking: Server, stock_client: StockCl
     assert checks["neverAnswered"] == CHECKS_MAX * COUNT
     assert expired == {f"neverAnswered {number}": 1 for number in range(COUNT)}
     assert not {"commit", "rollback", "doubledCommit", "rollbackAfterCommit"} & set(checks)
+    with RawClient(checking.namesrv) as name_server:
+        listed = json.loads(name_server.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}).body)["topicList"]
+    assert EXPIRED in listed
     assert seen["codes"], "no end was answered"
     assert all(key.endswith("code 0") for key in seen["codes"]), seen["codes"]
