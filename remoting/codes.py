@@ -174,6 +174,7 @@ class RequestCode(IntEnum):
     POP_PROGRESS = 270006
     POP_INFLIGHT = 270007
     POP_DRAIN = 270008
+    HA_ROLE = 270009
     HA_TENURE = 270010
 
 
