@@ -1,0 +1,104 @@
+"""Orders of operators for the role of this broker (270009), and the answers to `ringmq ha promote` and `demote`.
+
+One order goes on at a time. Its steps need no operator: a command may die.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ringmq.ha.tenure_core import TenureCore
+from ringmq.ha.tenure_events import Changed, Demote, Effect, Ended, Plan, Promote, Refuse
+from ringmq.ipc.audit import Actor, AuditTrail, Kind
+from ringmq.ipc.tenure import Tenure
+from ringmq.remoting.role_bodies import DEMOTE, LOOK, PLAN, PROMOTE, RoleState
+
+SUBJECT = "role of this broker"
+STOCK_ADVICE = "broker {} is RocketMQ and has no epochs: start it with brokerRole=SLAVE and a brokerId above 0"
+
+
+class RoleBusyError(Exception):
+    """Another order goes on. The message names its step."""
+
+
+class Standing(Struct, frozen=True):
+    """This broker at the moment of an order. obstacles: reasons why its store cannot be a master's, such as a failed
+    fsync. is_linked: the stream from a master runs. stock_peers: broker ports."""
+
+    obstacles: tuple[str, ...] = ()
+    is_linked: bool = False
+    stock_peers: tuple[str, ...] = ()
+
+
+class RoleDesk(Struct):
+    """Takes orders to the core, and gives its answers back."""
+
+    broker_name: str
+    core: TenureCore
+    audit: AuditTrail
+    tenure: Tenure
+    """The settled one, for the line of the audit."""
+    order: int = 0
+    is_done: bool = True
+    failure: str = ""
+    epoch: int = 0
+    """Of the last plan. 0 = the last order was none."""
+    losses: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    actor: Actor = Actor("broker", "none")
+    """The peer that has sent the last order."""
+
+    def take_order(
+        self, choice: str, actor: Actor, standing: Standing, now_ms: int, *, accepts_loss: bool = False
+    ) -> list[Effect]:
+        """Step the core with an order: PROMOTE, PLAN, DEMOTE. Returns the effects to carry out, of which some go to
+        `hear`. LOOK has none. Raises RoleBusyError."""
+        if choice == LOOK:
+            return []
+        if not self.is_done:
+            raise RoleBusyError(f"order {self.order} goes on: {self.core.state.value}")
+        self.order, self.is_done, self.actor = self.order + 1, False, actor
+        self.failure, self.epoch, self.losses, self.advice = "", 0, (), ()
+        if choice == DEMOTE:
+            return self.core.step(Demote(), now_ms)
+        if choice == PROMOTE:
+            self.advice = tuple(STOCK_ADVICE.format(address) for address in standing.stock_peers)
+        event = Promote(
+            accepts_loss=accepts_loss,
+            is_dry_run=choice == PLAN,
+            is_linked=standing.is_linked,
+            obstacles=standing.obstacles,
+        )
+        return self.core.step(event, now_ms)
+
+    def hear(self, effect: Refuse | Plan | Ended | Changed) -> None:
+        """Note an answer of the core, and the change for the audit."""
+        match effect:
+            case Refuse(why=why) | Ended(failure=why):
+                self.is_done, self.failure = True, why
+            case Plan(epoch=epoch, losses=losses):
+                self.is_done, self.epoch, self.losses = True, epoch, losses
+            case Changed(after=after):
+                actor = Actor("broker", "none") if self.is_done else self.actor
+                with self.audit.caused_by(actor.peer, actor.request):
+                    self.audit.add(Kind.ROLE, SUBJECT, _shown(self.tenure), _shown(after))
+                self.tenure = after
+
+    def state(self) -> RoleState:
+        """The answer to a request."""
+        shown = self.core.shown
+        return RoleState(
+            broker_name=self.broker_name,
+            tenure=shown.state.name.lower(),
+            epoch=self.epoch or shown.epoch,
+            step=self.core.state.value,
+            order=self.order,
+            is_done=self.is_done,
+            failure=self.failure,
+            losses=self.losses,
+            advice=self.advice,
+        )
+
+
+def _shown(tenure: Tenure) -> dict[str, object]:
+    return {"role": tenure.state.name.lower(), "epoch": tenure.epoch}
