@@ -386,14 +386,18 @@ def run_control(
     on_serving: Callable[[], None],
     ready_within_ms: int = 2000,
 ) -> None:
-    """Serve until `should_stop`, or until an operator's decision requires that the store be closed
-    (`Replication.restart`).
+    """Serve until `should_stop` and the role is settled, or until an operator's decision requires that the store be
+    closed (`Replication.restart`).
 
     `on_serving` is called once: when every name server knows the broker, or after `ready_within_ms`.
     """
     loop, clock = ControlLoop(plane, broker, persistence, name_servers), SteadyClock()
     began_ms, serving = clock(), False
-    while not should_stop() and broker.replication.restart is None:
+    while broker.replication.restart is None:
+        if should_stop():
+            broker.role.stop(clock())
+        if broker.role.may_stop:
+            break
         worked = loop.turn(clock())
         if not serving and (loop.is_registered or clock() - began_ms >= ready_within_ms):
             serving = True

@@ -6,12 +6,13 @@ import logging
 import os
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import asdict
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import FirstRole
+from ringmq.broker.config.file_role import FirstRole, changed_role
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import now_ms, run_control
@@ -30,7 +31,6 @@ from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.plane_counts import PlaneCounts
-from ringmq.ipc.tenure import epoch_of
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.remoting.ha_bodies import Divergence
@@ -41,7 +41,7 @@ from ringmq.store.config_files import ConfigFileError
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_task import write_task
-from ringmq.store.tenure_file import read_tenure
+from ringmq.store.tenure_file import TenureRecord, read_tenure
 from ringmq.store.write_hold import read_hold
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,6 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
     load_modes(root, broker.modes, fresh=False)
-    if not follows:
-        broker.topics.begin_epoch(epoch_of(plane.watermarks), now_ms())
     notice = compaction_notice(broker.topics)
     if notice is not None:
         log.warning("%s", notice)
@@ -125,10 +123,21 @@ def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, slave: S
     first = FirstRole.of_parameter(spec.extra["first_role"])
     calls, peer_calls = (OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)) for _ in range(2))
     found, view = read_tenure(root, first.owner), broker.replication.view
-    role = TenureRole.of(first, found, broker.identity, broker.live, view, calls, peer_calls)
-    role.link = slave
+    role = TenureRole.of(first, found, broker.identity, broker.live, view, calls, peer_calls, broker.audit)
+    role.link, role.on_register = slave, partial(take_role, broker, first)
     role.begin(now_ms(), is_first=first.is_sure and plane.role(spec.role).generation <= 1)
     return role
+
+
+def take_role(broker: Broker, first: FirstRole, record: TenureRecord) -> None:
+    """Take the role of this record to the configuration in use, and register with it. `first`: of the configuration."""
+    config = changed_role(broker.config, first, record)
+    if config != broker.config:
+        broker.config = config
+        if broker.on_config is not None:
+            broker.on_config(config)
+    broker.topics.begin_epoch(record.epoch if record.is_master else 0, now_ms())
+    broker.outbox.register = True
 
 
 def slave_of(plane: Plane, broker: Broker, root: Path, persistence: Persistence) -> SlaveRole:

@@ -99,7 +99,7 @@ class Broker:
         self.deletions = Deletions()
         self.refusals = Refusals()
         self.replication = Replication.over(plane, self.audit)
-        self.role = default_role(config, identity, self.live, self.replication.view)
+        self.role = default_role(config, identity, self.live, self.replication.view, self.audit)
         self.copied_files = CopiedFiles(identity.started_ms, self.live)
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(

@@ -89,6 +89,11 @@ def with_role(config: BrokerConfig, record: TenureRecord) -> BrokerConfig:
     )
 
 
+def changed_role(config: BrokerConfig, first: FirstRole, record: TenureRecord) -> BrokerConfig:
+    """`config` of a broker that has changed its role, with the role of `record`. `first`: of its configuration."""
+    return with_role(replace(config, broker_role=first.broker_role, broker_id=first.owner.broker_id), record)
+
+
 def difference(first: FirstRole, record: TenureRecord) -> str:
     """The line about a configuration with another role than the file. "" if both have the same."""
     if record.is_master is first.is_master:

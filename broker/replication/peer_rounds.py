@@ -17,8 +17,8 @@ from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.replication.group_members import members_of, members_request
 from ringmq.ha.control_messages import MessageError
 from ringmq.ha.epochs import Position
-from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, RoundEnded
-from ringmq.ha.tenure_messages import PROMISE, SHOW, Group, Question, answer_of, question_body
+from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, Release, RoundEnded
+from ringmq.ha.tenure_messages import PROMISE, RELEASE, SHOW, Group, Question, answer_of, question_body
 from ringmq.ipc.tenure import AS_MASTER
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -29,6 +29,8 @@ from ringmq.store.tenure_file import Addresses
 
 ROUND_MS = 1000
 """Time of a round. Peers that have not answered count as silent."""
+ADVICE_STOCK = "broker {} is RocketMQ or an older version: start it with brokerRole=SLAVE and a brokerId above 0"
+ADVICE_UNNAMED = "haAllowedNetworks does not name broker {}, which has not been asked: make sure that it is no master"
 CALLS_MAX = 2
 """Calls to one address at a time. One that hangs takes no more."""
 
@@ -51,6 +53,10 @@ class PeerRounds(Struct):
     """Broker port -> brokerId of the brokers that name servers have named."""
     older: set[str] = field(default_factory=set)
     """Peers that do not know the question."""
+    stock: set[str] = field(default_factory=set)
+    """Masters that do not know the question, in the last round with members."""
+    unnamed: set[str] = field(default_factory=set)
+    """Members of that round that haAllowedNetworks does not name."""
     due_ms: int | None = None
     """End of the round. None: no round is under way."""
     _open: Counter[str] = field(default_factory=Counter)
@@ -68,6 +74,19 @@ class PeerRounds(Struct):
             for address in filter(None, self.live.config.namesrv_addr.split(";")):
                 self._ask(address, members_request(self.group))
 
+    def release(self, release: Release, own: Peer) -> None:
+        """Give promises back. A peer that does not hear it asks each second whether its promise is needed."""
+        body = question_body(Question(RELEASE, release.epoch, self.group, own))
+        for address in release.peers:
+            self._call(address, RemotingCommand.request(RequestCode.HA_TENURE, {}, body))
+
+    def advice(self) -> tuple[str, ...]:
+        """Actions that are left to an operator of a promotion, by the last round that has asked name servers."""
+        return (
+            *(ADVICE_STOCK.format(address) for address in sorted(self.stock)),
+            *(ADVICE_UNNAMED.format(address) for address in sorted(self.unnamed)),
+        )
+
     def is_named(self, host: str) -> bool:
         """True if haAllowedNetworks names this host."""
         return networks(self.live.config.ha_allowed_networks).names(host.strip("[]"))
@@ -80,8 +99,10 @@ class PeerRounds(Struct):
                 yield PeerSeen(peer, self.number)
         if self.due_ms is not None and (not self.waiting or now_ms >= self.due_ms):
             self.due_ms = None
-            for address in self.older:
-                if self.members.get(address) == MASTER_ID:
+            if self.members:
+                self.stock = {address for address in self.older if self.members.get(address) == MASTER_ID}
+                self.unnamed = set(self.members) - self.asked
+                for address in sorted(self.stock):
                     stock = Peer(Addresses(address), MASTER_ID, AS_MASTER, Position(0, 0), is_stock=True)
                     yield PeerSeen(stock, self.number)
             yield RoundEnded(self.number, end, tuple(self.members))
@@ -92,10 +113,15 @@ class PeerRounds(Struct):
 
     def _ask(self, address: str, command: RemotingCommand) -> None:
         self.asked.add(address)
-        if self._open[address] < CALLS_MAX:
-            self._open[address] += 1
+        if self._call(address, command):
             self.waiting.add(address)
-            self.calls.call(address, command, ROUND_MS)
+
+    def _call(self, address: str, command: RemotingCommand) -> bool:
+        if self._open[address] >= CALLS_MAX:
+            return False
+        self._open[address] += 1
+        self.calls.call(address, command, ROUND_MS)
+        return True
 
     def _is_of_round(self, address: str) -> bool:
         """Count an outcome. The calls to one address end in their order, so the last one is that of this round."""

@@ -11,10 +11,9 @@ from ringmq.ha.tenure_core import TenureCore
 from ringmq.ha.tenure_events import Changed, Demote, Effect, Ended, Plan, Promote, Refuse
 from ringmq.ipc.audit import Actor, AuditTrail, Kind
 from ringmq.ipc.tenure import Tenure
-from ringmq.remoting.role_bodies import DEMOTE, LOOK, PLAN, PROMOTE, RoleState
+from ringmq.remoting.role_bodies import DEMOTE, LOOK, PLAN, RoleState
 
 SUBJECT = "role of this broker"
-STOCK_ADVICE = "broker {} is RocketMQ and has no epochs: start it with brokerRole=SLAVE and a brokerId above 0"
 
 
 class RoleBusyError(Exception):
@@ -23,11 +22,10 @@ class RoleBusyError(Exception):
 
 class Standing(Struct, frozen=True):
     """This broker at the moment of an order. obstacles: reasons why its store cannot be a master's, such as a failed
-    fsync. is_linked: the stream from a master runs. stock_peers: broker ports."""
+    fsync. is_linked: the stream from a master runs."""
 
     obstacles: tuple[str, ...] = ()
     is_linked: bool = False
-    stock_peers: tuple[str, ...] = ()
 
 
 class RoleDesk(Struct):
@@ -44,7 +42,6 @@ class RoleDesk(Struct):
     epoch: int = 0
     """Of the last plan. 0 = the last order was none."""
     losses: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()
     actor: Actor = Actor("broker", "none")
     """The peer that has sent the last order."""
 
@@ -58,11 +55,9 @@ class RoleDesk(Struct):
         if not self.is_done:
             raise RoleBusyError(f"order {self.order} goes on: {self.core.state.value}")
         self.order, self.is_done, self.actor = self.order + 1, False, actor
-        self.failure, self.epoch, self.losses, self.advice = "", 0, (), ()
+        self.failure, self.epoch, self.losses = "", 0, ()
         if choice == DEMOTE:
             return self.core.step(Demote(), now_ms)
-        if choice == PROMOTE:
-            self.advice = tuple(STOCK_ADVICE.format(address) for address in standing.stock_peers)
         event = Promote(
             accepts_loss=accepts_loss,
             is_dry_run=choice == PLAN,
@@ -84,8 +79,8 @@ class RoleDesk(Struct):
                     self.audit.add(Kind.ROLE, SUBJECT, _shown(self.tenure), _shown(after))
                 self.tenure = after
 
-    def state(self) -> RoleState:
-        """The answer to a request."""
+    def state(self, advice: tuple[str, ...] = ()) -> RoleState:
+        """The answer to a request. `advice`: actions that are left to the operator."""
         shown = self.core.shown
         return RoleState(
             broker_name=self.broker_name,
@@ -96,7 +91,7 @@ class RoleDesk(Struct):
             is_done=self.is_done,
             failure=self.failure,
             losses=self.losses,
-            advice=self.advice,
+            advice=advice,
         )
 
 

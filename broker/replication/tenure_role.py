@@ -1,14 +1,14 @@
-"""The shell of the core of this broker's role (`ha/tenure_core.py`) in control, for a role that is fixed at the start.
+"""The shell of the core of this broker's role (`ha/tenure_core.py`) in control.
 
-It shows the role to brokers of the group, makes promises to them, and notes the epoch of a master before this slave
-reports to it. A master describes itself by request 270010. A stock master, and a RingMQ that does not know the request,
+It shows the role to brokers of the group (270010), makes promises to them, notes the epoch of a master before this
+slave reports to it, and carries out changes of the role. A stock master, and a RingMQ that does not know the request,
 have epoch 0.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.replication.peer_rounds import PeerRounds
+from ringmq.broker.replication.role_desk import RoleDesk, Standing
 from ringmq.broker.replication.view import FREE, ReplicationView
 from ringmq.ha.control_messages import REASON_CHARS_MAX, AcceptedNews, Master, MessageError, Verdict
 from ringmq.ha.tenure_core import TenureCore
@@ -27,16 +28,29 @@ from ringmq.ha.tenure_events import (
     Accepted,
     Ask,
     Began,
+    Changed,
     Effect,
+    Ended,
     Event,
     FileFailed,
     FileWritten,
     Follow,
     Log,
+    MayStop,
+    Order,
     PeerSeen,
+    Plan,
     PromiseAsked,
+    Publish,
+    Refuse,
+    Register,
     Reject,
+    Release,
     Released,
+    Step,
+    StepDone,
+    StepFailed,
+    Stop,
     Stream,
     Tick,
     Unfollow,
@@ -44,9 +58,12 @@ from ringmq.ha.tenure_events import (
 )
 from ringmq.ha.tenure_memory import Own
 from ringmq.ha.tenure_messages import SHOW, Group, Question, Showing, answer_of, question_body
-from ringmq.ipc.tenure import TenureState, tenure_of
+from ringmq.ha.tenure_states import State
+from ringmq.ipc.audit import Actor, AuditTrail
+from ringmq.ipc.tenure import Tenure, TenureState, tenure_of
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.role_bodies import RoleState
 from ringmq.store.tenure_file import Addresses, Found, TenureRecord, UnsyncedTenureError, write_tenure
 
 log = logging.getLogger(__name__)
@@ -64,8 +81,21 @@ class MasterLink(Protocol):
         """Leave the master, and look for none."""
 
 
+class RoleModes(Protocol):
+    """The workers and the parts of control, which change with the role."""
+
+    def publish(self, tenure: Tenure) -> None:
+        """Store the word of the watermark page, and have all workers look at it."""
+
+    def order(self, step: Step) -> None:
+        """Begin a step. It takes the place of one under way."""
+
+    def outcomes(self) -> list[StepDone | StepFailed]:
+        """Steps that have ended since the last call."""
+
+
 class TenureRole(Struct):
-    """The shell. `turn` takes the answers of masters."""
+    """The shell. `turn` takes what has happened since."""
 
     core: TenureCore
     first: FirstRole
@@ -74,13 +104,19 @@ class TenureRole(Struct):
     view: ReplicationView
     calls: OutboundCalls
     rounds: PeerRounds
+    desk: RoleDesk
+    modes: RoleModes | None = None
+    """None without workers: the role does not change."""
+    on_register: Callable[[TenureRecord], None] | None = None
+    """Takes the new role to the configuration in use, and registers the broker with it."""
+    may_stop: bool = False
+    """True if the role is settled since `stop`, or if the next start settles it."""
     link: MasterLink | None = None
     """None on a master."""
     accepted: AcceptedNews | None = None
     """The master that has accepted this slave, until worker ha has its verdict."""
     is_let: bool = False
     """True from a verdict for a master until worker ha tells how its link goes on."""
-    _warned_epoch: int = 0
 
     @classmethod
     def of(
@@ -92,11 +128,15 @@ class TenureRole(Struct):
         view: ReplicationView,
         calls: OutboundCalls,
         peer_calls: OutboundCalls,
+        audit: AuditTrail,
     ) -> TenureRole:
         """The role of a broker whose configuration names `first`, and that has found this file."""
         own = Own(identity.address, first.owner.broker_id, first.is_master, first.policy(live.config))
         rounds = PeerRounds(Group(first.owner.cluster, first.owner.broker_name), live, peer_calls)
-        return cls(TenureCore.of(own, found), first, identity, live, view, calls, rounds)
+        core = TenureCore.of(own, found)
+        state = TenureState.MASTER if core.record.is_master else TenureState.SLAVE
+        desk = RoleDesk(first.owner.broker_name, core, audit, Tenure(state, core.record.epoch))
+        return cls(core, first, identity, live, view, calls, rounds, desk)
 
     @property
     def group(self) -> Group:
@@ -117,13 +157,17 @@ class TenureRole(Struct):
         for outcome in self.calls.outcomes():
             self._on_outcome(outcome, now_ms)
         for event in self.rounds.events(now_ms, self.view.marks().append_offset):
-            if isinstance(event, PeerSeen):
-                self._see(event, now_ms)
-            else:
-                self._step(event, now_ms)
+            self._step(event, now_ms)
+        for step in self.modes.outcomes() if self.modes is not None else ():
+            self._step(step, now_ms)
         due_ms = self.core.due_ms
         if due_ms is not None and now_ms >= due_ms:
             self._step(Tick(), now_ms)
+
+    def stop(self, now_ms: int) -> None:
+        """The broker shall stop: `may_stop` follows. Each call but the first changes nothing."""
+        if self.core.state is not State.ENDED:
+            self._step(Stop(), now_ms)
 
     def close(self, timeout_s: float) -> None:
         """End the calls."""
@@ -154,7 +198,7 @@ class TenureRole(Struct):
         if not is_named and question.operation != SHOW:
             return f"haAllowedNetworks does not name {host}: no promise is made to it"
         if is_named:
-            self._see(PeerSeen(question.peer), now_ms)
+            self._step(PeerSeen(question.peer), now_ms)
         match question.operation:
             case "promise":
                 address = question.peer.addresses.broker
@@ -163,15 +207,15 @@ class TenureRole(Struct):
                 self._step(Released(question.epoch), now_ms)
         return ""
 
-    def _see(self, event: PeerSeen, now_ms: int) -> None:
-        """Let the core see a peer. A master with a higher epoch would end this mastership, which is fixed."""
-        theirs, own = event.peer.tenure.epoch, self.core.record.epoch
-        if not self.live.is_master or theirs <= own:
-            self._step(event, now_ms)
-        elif theirs > self._warned_epoch:
-            self._warned_epoch = theirs
-            whose = f"broker {event.peer.addresses.broker} has epoch {theirs}, this master {own}"
-            log.error("%s: stop this broker, and start it with brokerRole=SLAVE and a brokerId above 0", whose)
+    def take_order(self, choice: str, actor: Actor, obstacles: tuple[str, ...], now_ms: int, *, accepts: bool) -> None:
+        """An operator's order (270009). obstacles: reasons why the store cannot be a master's. accepts: a loss. Raises
+        RoleBusyError."""
+        standing = Standing(obstacles, self.is_linked)
+        self._perform(self.desk.take_order(choice, actor, standing, now_ms, accepts_loss=accepts), now_ms)
+
+    def state(self) -> RoleState:
+        """The answer to an operator."""
+        return self.desk.state(self.rounds.advice())
 
     def on_accepted(self, news: AcceptedNews, now_ms: int) -> None:
         """A master has accepted this slave. Its epoch has to be known before the first report."""
@@ -210,9 +254,21 @@ class TenureRole(Struct):
         self._perform(self.core.step(event, now_ms), now_ms)
 
     def _perform(self, effects: Iterable[Effect], now_ms: int) -> None:
-        """The other effects change the role, or follow a change: a role that is fixed has them at its begin alone."""
+        """The answer to PromiseAsked shows whether the promise is made, so AnswerPromise has nothing to do."""
         for effect in effects:
             match effect:
+                case Publish(tenure=tenure) if self.modes is not None:
+                    self.modes.publish(tenure)
+                case Order(step=step) if self.modes is not None:
+                    self.modes.order(step)
+                case Register() if self.on_register is not None:
+                    self.on_register(self.core.record)
+                case Release():
+                    self.rounds.release(effect, self.showing().peer)
+                case Refuse() | Plan() | Ended() | Changed():
+                    self.desk.hear(effect)
+                case MayStop():
+                    self.may_stop = True
                 case WriteFile(record=record):
                     self._step(self._written(record), now_ms)
                 case Stream():
@@ -244,7 +300,9 @@ class TenureRole(Struct):
             self.is_let = given and not why_not
 
 
-def default_role(config: BrokerConfig, identity: Identity, live: LiveConfig, view: ReplicationView) -> TenureRole:
+def default_role(
+    config: BrokerConfig, identity: Identity, live: LiveConfig, view: ReplicationView, audit: AuditTrail
+) -> TenureRole:
     """The role of a broker without a store: that of its configuration."""
     calls, peer_calls = OutboundCalls(lambda: None), OutboundCalls(lambda: None)
-    return TenureRole.of(FirstRole.of(config), Found(), identity, live, view, calls, peer_calls)
+    return TenureRole.of(FirstRole.of(config), Found(), identity, live, view, calls, peer_calls, audit)

@@ -16,7 +16,7 @@ from ringmq.broker.replication.tenure_role import TenureRole
 from ringmq.broker.replication.view import FREE, TRANSFER
 from ringmq.ha.control_messages import AcceptedNews, Master, Verdict, command_of
 from ringmq.ha.epochs import Position
-from ringmq.ha.tenure_events import Peer
+from ringmq.ha.tenure_events import Peer, Step, StepDone, StepFailed
 from ringmq.ha.tenure_messages import (
     PROMISE,
     RELEASE,
@@ -28,9 +28,11 @@ from ringmq.ha.tenure_messages import (
     answer_of,
     question_body,
 )
+from ringmq.ipc.audit import Actor
 from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.role_bodies import DEMOTE, PROMOTE
 from ringmq.store.tenure_file import (
     Addresses,
     EpochStart,
@@ -91,7 +93,9 @@ class Slave:
         calls: Any = self.calls
         self.peers: Any = Calls()
         view = broker.replication.view
-        self.role = TenureRole.of(self.first, found, broker.identity, broker.live, view, calls, self.peers)
+        self.role = TenureRole.of(
+            self.first, found, broker.identity, broker.live, view, calls, self.peers, broker.audit
+        )
         self.role.link = self.link = Link()
         self.role.begin(START_MS, is_first=True)
         self.root = root
@@ -289,12 +293,108 @@ def test_a_newer_master_is_followed(tmp_path: Path) -> None:
     assert slave.link.orders == ["follow", f"follow {MASTER.broker}"]
 
 
-def test_a_master_tells_once_of_a_higher_epoch(caplog: pytest.LogCaptureFixture) -> None:
-    """Its role is fixed: a person has to stop it."""
-    harness = make_harness(NAMED)
-    role = harness.broker.role
-    role.begin(START_MS, is_first=True)
-    for _ in range(3):
-        role.take_question(Question(SHOW, 0, GROUP, PEER), HOST, START_MS)
-    assert caplog.text.count(f"broker {MASTER.broker} has epoch {EPOCH}, this master 0: stop this broker") == 1
-    assert role.showing().peer.tenure == Tenure(TenureState.MASTER)
+class Modes:
+    """Workers and parts of control, whose steps the test ends."""
+
+    def __init__(self, role: TenureRole) -> None:
+        self.role = role
+        role.modes = self
+        self.said: list[str] = []
+        self.ended: list[StepDone | StepFailed] = []
+        role.on_register = lambda record: self.said.append(f"register {record.epoch} {record.is_master}")
+
+    def publish(self, tenure: Tenure) -> None:
+        self.said.append(f"{tenure.state.name} {tenure.epoch}")
+
+    def order(self, step: Step) -> None:
+        self.said.append(step.name)
+
+    def outcomes(self) -> list[StepDone | StepFailed]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def does(self, *steps: Step, now_ms: int = START_MS) -> list[str]:
+        """The orders behind these steps."""
+        for step in steps:
+            self.ended.append(StepDone(step, 8192))
+            self.role.turn(now_ms)
+        said, self.said = self.said, []
+        return said
+
+
+OPERATOR = Actor("127.0.0.1:5000", "HA_ROLE")
+OWN_EPOCH = 1 << 16 | 1
+
+
+def promoted(slave: Slave, modes: Modes) -> list[str]:
+    """Promote a slave that knows no peers."""
+    slave.role.take_order(PROMOTE, OPERATOR, (), START_MS, accepts=True)
+    slave.role.turn(START_MS)
+    slave.role.turn(START_MS)
+    return modes.does(Step.STAND, Step.WRITE, Step.SERVE)
+
+
+def test_a_promotion_and_a_demotion_are_carried_out(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, **NAMED)
+    modes = Modes(slave.role)
+    said = promoted(slave, modes)
+    assert said == [
+        f"TAKING {OWN_EPOCH}", "STAND", "WRITE", "SERVE", f"MASTER {OWN_EPOCH}", f"register {OWN_EPOCH} True",
+    ]  # fmt: skip
+    assert slave.link.orders == ["follow", "unfollow"]
+    record, state = slave.record(), slave.role.state()
+    assert record is not None and record.is_master and record.epoch == OWN_EPOCH
+    assert (state.tenure, state.epoch, state.is_done, state.failure) == ("master", OWN_EPOCH, True, "")
+    slave.role.take_order(DEMOTE, OPERATOR, (), START_MS, accepts=False)
+    assert modes.does(Step.STAND, Step.CLOSE, Step.RECEIVE) == [
+        f"YIELDING {OWN_EPOCH}", "STAND", "CLOSE", "RECEIVE", f"SLAVE {OWN_EPOCH}", f"register {OWN_EPOCH} False",
+    ]  # fmt: skip
+    record = slave.record()
+    assert record is not None and not record.is_master
+    lines = [change.fields() for change in slave.harness.broker.audit.changes]
+    assert [(line["peer"], line["before"], line["after"]) for line in lines] == [
+        (OPERATOR.peer, {"role": "slave", "epoch": 0}, {"role": "master", "epoch": OWN_EPOCH}),
+        (OPERATOR.peer, {"role": "master"}, {"role": "slave"}),
+    ]
+
+
+def test_a_master_makes_way_for_a_higher_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    slave = Slave(tmp_path, **NAMED)
+    modes = Modes(slave.role)
+    promoted(slave, modes)
+    for host in ("10.9.9.9", HOST, HOST):
+        slave.role.take_question(Question(SHOW, 0, GROUP, PEER), host, START_MS)
+    assert caplog.text.count(f"broker {MASTER.broker} has epoch {EPOCH}, this one {OWN_EPOCH}") == 1
+    assert modes.does(Step.STAND, Step.CLOSE, Step.RECEIVE)[-2:] == [f"SLAVE {EPOCH}", f"register {EPOCH} False"]
+    assert slave.link.orders[-1] == f"follow {MASTER.broker}"
+
+
+def test_a_promotion_that_fails_gives_promises_back(tmp_path: Path) -> None:
+    known = TenureRecord(False, master=MASTER, peers=(MASTER.broker,))
+    slave = Slave(tmp_path, Found(known), **NAMED)
+    modes = Modes(slave.role)
+    slave.role.take_order(PROMOTE, OPERATOR, (), START_MS, accepts=True)
+    for promised in (0, OWN_EPOCH):
+        peer = Peer(MASTER, 0, Tenure(TenureState.SLAVE), Position(0, 0), promised=promised)
+        answer: Any = SimpleNamespace(code=0, body=answer_body(Showing(GROUP, peer)))
+        slave.peers.ended.append(Outcome(MASTER.broker, None, answer, RequestCode.HA_TENURE))
+        slave.role.turn(START_MS)
+    modes.ended.append(StepFailed(Step.STAND, "worker write has died"))
+    slave.role.turn(START_MS)
+    address, command = slave.peers.asked[-1]
+    assert (address, json.loads(command.body)["operation"]) == (MASTER.broker, RELEASE)
+    assert modes.does(Step.RECEIVE)[-2:] == ["SLAVE 0", "register 0 False"]
+    assert "worker write has died" in slave.role.state().failure
+
+
+def test_a_broker_stops_when_its_role_is_settled(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, **NAMED)
+    modes = Modes(slave.role)
+    promoted(slave, modes)
+    slave.role.take_order(DEMOTE, OPERATOR, (), START_MS, accepts=False)
+    for _ in range(2):
+        slave.role.stop(START_MS)
+        assert not slave.role.may_stop
+    modes.does(Step.STAND, Step.CLOSE, Step.RECEIVE)
+    assert slave.role.may_stop
+    slave.role.stop(START_MS)
