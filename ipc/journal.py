@@ -12,18 +12,18 @@ WAIT_MS = 100
 
 
 def await_journal(plane: Plane, role: int, *, or_master: bool = False) -> bool:
-    """Sleep until the role owns the journal. False: a clean stop has come first, or with `or_master` the broker has
-    become the master.
+    """Sleep until the role owns the journal and may open the log. False: a clean stop has come first, or with
+    `or_master` the broker has become the master.
 
     A worker that waits serves: this broker is on the side that needs no more of it.
     """
     block = plane.role(role)
 
-    def is_owned() -> bool:
-        return bool(lib.rmq_journal_is_owned(plane.struct, role))
+    def may_open() -> bool:
+        return bool(lib.rmq_journal_may_open(plane.struct, role))
 
     def is_over() -> bool:
-        return is_owned() or (or_master and is_master(plane.watermarks))
+        return may_open() or (or_master and is_master(plane.watermarks))
 
     while not is_over():
         if plane.watermarks.stop_requested >= lib.RMQ_STOP_WRITE:
@@ -35,4 +35,4 @@ def await_journal(plane: Plane, role: int, *, or_master: bool = False) -> bool:
             plane.disarm(role)
         else:
             plane.wait(role, WAIT_MS)
-    return is_owned()
+    return may_open()

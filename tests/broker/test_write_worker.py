@@ -49,9 +49,10 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 
 
 def become(plane: Plane, state: TenureState, epoch: int = 1) -> int:
-    """Publish a tenure as control does. Returns the word."""
+    """Publish a tenure as control does, with entries for all queues. Returns the word."""
     word = Tenure(state, epoch).word
     plane.watermarks.tenure = word
+    lib.rmq_journal_let_open(plane.struct)
     for role in (WRITE, HA):
         plane.wake(role)
     return word

@@ -65,6 +65,7 @@ ELSEWHERE = {
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
     "journal-closed": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
     "journal-given": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
+    "journal-let": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",
     "pop-clamp-acked": "needs records that a power cut took; tests/pop/window_crash_cases.py",
     "pop-clamp-copied": "needs records that a power cut took; tests/pop/window_crash_cases.py",
     "pop-clamp-next-offset": "needs records that a power cut took; tests/pop/window_crash_cases.py",

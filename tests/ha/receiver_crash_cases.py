@@ -106,6 +106,7 @@ def test_a_death_on_the_way_to_the_other_side_leaves_one_owner(tmp_path: Path, p
             if kit.marks.append_offset == 0:
                 kit.marks.tenure = Tenure(TenureState.TAKING, epoch=1).word
                 serve(HA)
+                lib.rmq_journal_let_open(kit.plane)
             serve(WRITE)
 
         def check() -> None:

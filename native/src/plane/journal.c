@@ -4,15 +4,31 @@
 #include "plane/port.h"
 #include "plane/ring.h"
 
+static uint32_t state_of(uint64_t tenure) { return tenure & ((1u << RMQ_TENURE_STATE_BITS) - 1); }
+
 uint32_t rmq_journal_role(const struct rmq_watermarks *w)
 {
-    uint32_t state = rmq_load(&w->tenure) & ((1u << RMQ_TENURE_STATE_BITS) - 1);
+    uint32_t state = state_of(rmq_load(&w->tenure));
     return state == RMQ_TENURE_TAKING || state == RMQ_TENURE_MASTER ? RMQ_ROLE_WRITE : RMQ_ROLE_HA;
 }
 
 int rmq_journal_is_owned(struct rmq_plane *plane, uint32_t role)
 {
     return rmq_load(&rmq_header(plane)->ports.journal.owner) == role;
+}
+
+int rmq_journal_may_open(struct rmq_plane *plane, uint32_t role)
+{
+    uint64_t tenure = rmq_load(&plane->watermarks->tenure);
+    int waits = role == RMQ_ROLE_WRITE && state_of(tenure) == RMQ_TENURE_TAKING;
+    return rmq_journal_is_owned(plane, role) && (!waits || rmq_load(&rmq_header(plane)->ports.journal.may_open) == tenure);
+}
+
+void rmq_journal_let_open(struct rmq_plane *plane)
+{
+    rmq_store(&rmq_header(plane)->ports.journal.may_open, rmq_load(&plane->watermarks->tenure));
+    RMQ_CRASH("journal-let");
+    rmq_role_wake(plane, RMQ_ROLE_WRITE);
 }
 
 void rmq_journal_opened(struct rmq_plane *plane)

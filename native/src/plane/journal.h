@@ -8,6 +8,9 @@
  *     owner of the new side   sees its number, opens the log
  *                             stores opened = the tenure              [journal-opened]
  *
+ * In TAKING the owner of the new side is write. It opens the log behind `may_open`, which control stores [journal-let]: control
+ * makes the entries of all queues before, because write counts the offsets of the queues that it finds.
+ *
  * A death before [journal-given] leaves the old owner: its replacement opens the journal, finds nothing to do, and gives it away.
  * A death behind it leaves the new one, which opens the journal as after any death.
  *
@@ -23,6 +26,10 @@
 uint32_t rmq_journal_role(const struct rmq_watermarks *watermarks);
 /* 1: the role owns the journal. */
 int rmq_journal_is_owned(struct rmq_plane *plane, uint32_t role);
+/* 1: the role owns the journal, and may open the log. In TAKING write waits until control has let it. */
+int rmq_journal_may_open(struct rmq_plane *plane, uint32_t role);
+/* Control has made the entries of the queues of all records: write may open the log in this tenure. */
+void rmq_journal_let_open(struct rmq_plane *plane);
 /* The owner has opened the log. */
 void rmq_journal_opened(struct rmq_plane *plane);
 /* The owner `from` has closed the log. */

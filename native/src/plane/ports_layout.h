@@ -187,7 +187,8 @@ struct rmq_journal {
     uint32_t owner;       /* RMQ_ROLE_WRITE or RMQ_ROLE_HA: the one that changes the journal, and that names the next one (journal.h) */
     uint32_t reserved;
     uint64_t opened;      /* owner: the tenure in which it has opened the log; 0 = it has not */
-    uint8_t pad2[48];
+    uint64_t may_open;    /* control: the tenure TAKING in which write may open the log, because all queues have entries */
+    uint8_t pad2[40];
     struct rmq_journal_entry entry[2];
 };
 
