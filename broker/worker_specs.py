@@ -79,11 +79,14 @@ def dormant_at_start(
 ) -> frozenset[str]:
     """The workers without work. A worker starts if its function `needed_at_once` fails."""
     serves, owner = is_master(plane.watermarks), int(plane.header.ports.journal.owner)
-    return frozenset(
+    dormant = frozenset(
         row.name
         for row in rows
         if (row.needs_master and not serves) or not (row.appends(owner) or _is_needed(row, config, root, log))
     )
+    if serves:
+        plane.pop_is_compared()
+    return dormant
 
 
 def _is_needed(row: WorkerRow, config: BrokerConfig, root: Path, log: Callable[[str], None]) -> bool:

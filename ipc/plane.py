@@ -94,6 +94,15 @@ class Plane:
             raise ValueError(f"shared-memory plane {name} was made by another build of RingMQ")
         return cls(name, base, open_segment(name, "watermarks"))
 
+    @property
+    def is_pop_compared(self) -> bool:
+        """True if POP's memory has been compared with the log of this tenure."""
+        return int(self.header.pop_compared) == int(self.watermarks.tenure)
+
+    def pop_is_compared(self) -> None:
+        """Note that it has been. The main process calls it before any worker runs, then the worker `pop`."""
+        self.header.pop_compared = int(self.watermarks.tenure)
+
     def publish_watermarks(self) -> None:
         """Make the watermark page valid for readers outside the broker. The magic is stored last."""
         self.watermarks.magic = 0x5245544157514D52

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.tenure import is_master
 from ringmq.native import lib
 from ringmq.pop.check_points import HandOverError
 from ringmq.pop.desk import Desk
@@ -133,7 +134,8 @@ class PopService(Part):
         began_ms = monotonic_ms()
         while not (is_finished := self._finish()) and monotonic_ms() < began_ms + FINISH_MS:
             time.sleep(STEP_S)
-        self._hand_over_open(began_ms + HAND_OVER_MS, is_ready=self._recovery.is_done and is_finished)
+        if is_master(self._plane.watermarks):  # a broker that becomes a slave stores no more records
+            self._hand_over_open(began_ms + HAND_OVER_MS, is_ready=self._recovery.is_done and is_finished)
         is_saved = self._recovery.is_done and self._save(began_ms + STOP_MS)
         self._gauges.finish()
         self._records.close()

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.asks import Asker, Inbox
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
-from ringmq.ipc.role_loop import run_worker
+from ringmq.ipc.role_loop import RoleError, run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.pop import image_file
@@ -27,6 +28,7 @@ from ringmq.pop.memory import PopMemory
 from ringmq.pop.names import Names
 from ringmq.pop.offsets import Offsets
 from ringmq.pop.open_records import OpenRecords
+from ringmq.pop.open_work import has_open_work
 from ringmq.pop.order_file import OrderFile
 from ringmq.pop.page_changes import open_changes
 from ringmq.pop.pull_switch import PullSwitch
@@ -38,6 +40,7 @@ from ringmq.pop.revival import Revival
 from ringmq.pop.service import PopService
 from ringmq.pop.snapshots import Snapshots
 from ringmq.pop.table_changes import TableChanges
+from ringmq.pop.take_over import TakeOverError
 from ringmq.pop.way_back import WayBack
 from ringmq.pop.window_names import WindowNames
 from ringmq.services.config_watcher import ConfigWatcher
@@ -60,6 +63,8 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
     def log_view() -> LogView:
         return LogView(plane, MessageStore(store_config(config())))
 
+    if not plane.is_pop_compared:
+        compare_with_log(plane, config(), root)
     memory = PopMemory.open(root, plane, entries_max=config().pop_open_max, windows_max=config().offsets_max)
     windows, names, port = open_windows(memory), Names(memory.folder), claim_port(plane, spec.role)
     notice = KeptNotice(root)
@@ -120,6 +125,18 @@ def make_service(spec: WorkerSpec, plane: Plane, config: ConfigWatcher) -> PopSe
         snapshots=snapshots, gauges=gauges, recovery=Recovery(plane, port, windows, log_view(), since),
         close_memory=close_memory, log_line=log.warning,
     )  # fmt: skip
+
+
+def compare_with_log(plane: Plane, config: BrokerConfig, root: Path) -> None:
+    """Do what a start of the broker does before any worker runs: this broker has become the master since. Raises
+    RoleError if open messages may lie behind consumer offsets."""
+    try:
+        has_open_work(config, root)
+    except TakeOverError as error:
+        raise RoleError(f"pop: {error}") from error
+    except OSError as error:
+        log.warning("pop: its memory cannot be compared with the log: %s; groups go on at consumer offsets", error)
+    plane.pop_is_compared()
 
 
 def open_windows(memory: PopMemory) -> Any:

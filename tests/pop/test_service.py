@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ringmq.ipc.tenure import AS_MASTER, Tenure, TenureState
 from ringmq.native import ffi, lib
 from ringmq.pop import service
 from ringmq.pop.check_points import HandOverError
@@ -26,7 +27,10 @@ def part(goes_on: bool, is_saved: bool = True, no_room: str = "", failure: str |
 
 def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> PopService:
     """A service of these parts, and of others without work. `saves`: whether the image has all, at its end."""
-    plane: Any = SimpleNamespace(role=lambda role: SimpleNamespace(counters=[0] * 64))
+    tenure = parts.pop("tenure", AS_MASTER)
+    plane: Any = SimpleNamespace(
+        role=lambda role: SimpleNamespace(counters=[0] * 64), watermarks=SimpleNamespace(tenure=tenure.word)
+    )
     parts_of = (
         "desk", "recovery", "revival", "drain", "changes", "offsets", "orders", "hand_over", "notice", "switch",
         "records", "snapshots", "gauges",
@@ -36,6 +40,20 @@ def made(windows: Any, lines: list[str], saves: list[bool], **parts: Any) -> Pop
         plane=plane, role=0, windows=windows, close_memory=saves.append, log_line=lines.append,
         **{**others, **parts},
     )  # fmt: skip
+
+
+def test_a_broker_that_becomes_a_slave_hands_nothing_over() -> None:
+    """It stores no more records, and its slaves have the open messages."""
+    runs: list[bool] = []
+    hand_over = part(False)
+    hand_over.run = lambda deadline_ms, is_ready: runs.append(is_ready)
+    for tenure in (AS_MASTER, Tenure(TenureState.YIELDING)):
+        memory, saves = WindowMemory(4, 16), list[bool]()
+        pages = ffi.gc(lib.rmq_pop_pages_open(memory.bytes, memory.layout, -1), lib.rmq_pop_pages_close)
+        windows = lib.rmq_pop_windows_open(pages, memory.layout, 0, 0, ffi.new("uint64_t *"))
+        made(windows, [], saves, hand_over=hand_over, tenure=tenure).close(rests=False)
+        assert saves == [True]
+    assert runs == [True], "the master alone"
 
 
 @pytest.mark.parametrize(

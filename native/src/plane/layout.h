@@ -299,7 +299,8 @@ struct rmq_plane_header {
     uint64_t start_id;
     uint64_t recovered_end;      /* supervisor, once: the end of the recovered part that may be read; dispatch reaches it */
     uint64_t name_secret[2];     /* supervisor, once: of the hashes of all tables (name_hash.h) */
-    uint64_t first_append;       /* supervisor, once: end of the recovered log. This start has stored the records behind it, or its master */
+    uint64_t first_append;       /* supervisor; control in TAKING: end of the records of other masters and of earlier starts */
+    uint64_t pop_compared;       /* supervisor, then pop: the tenure for which POP's memory has been compared with the log */
     struct rmq_tables tables;    /* control; dispatch: its half of a queue */
     struct rmq_memory memory;    /* supervisor */
     struct rmq_settings settings; /* supervisor; control: live properties */
