@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.file_role import FirstRole, changed_role
@@ -23,6 +23,7 @@ from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.tenure_role import TenureRole
+from ringmq.broker.role_modes import RoleModes
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_modes, load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -32,6 +33,7 @@ from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.plane_counts import PlaneCounts
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.ipc.workers import WORKERS
 from ringmq.native import lib
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
@@ -103,7 +105,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
     broker.slave = slave_of(plane, broker, root, persistence) if follows else None
-    broker.role = role_of(spec, plane, broker, root, broker.slave)
+    broker.role = role_of(spec, plane, broker, root, FirstRole.of_parameter(spec.extra["first_role"]))
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving)
     role.state = STATE_STOPPING
@@ -118,26 +120,43 @@ def write_turns(plane: Plane) -> int | None:
     return int(plane.role(lib.RMQ_ROLE_WRITE).progress) if is_writes else None
 
 
-def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, slave: SlaveRole | None) -> TenureRole:
-    """The role of this broker by its tenure file. Raises ConfigFileError."""
-    first = FirstRole.of_parameter(spec.extra["first_role"])
+def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, first: FirstRole) -> TenureRole:
+    """The role of this broker by its tenure file. `first`: by the configuration. Raises ConfigFileError."""
     calls, peer_calls = (OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)) for _ in range(2))
     found, view = read_tenure(root, first.owner), broker.replication.view
     role = TenureRole.of(first, found, broker.identity, broker.live, view, calls, peer_calls, broker.audit)
-    role.link, role.on_register = slave, partial(take_role, broker, first)
+
+    def take_config(is_master: bool) -> None:
+        use_role(broker, first, replace(role.core.record, is_master=is_master))
+
+    role.link = role.modes = RoleModes(
+        plane,
+        broker,
+        WORKERS,
+        make_slave=lambda: slave_role_of(broker, root, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))),
+        resume_hold=lambda: resume_hold(root, broker.replication),
+        load_files=lambda: broker.copied_files.load(root),
+        take_config=take_config,
+    )
+    role.on_register = partial(take_role, broker, first)
     role.begin(now_ms(), is_first=first.is_sure and plane.role(spec.role).generation <= 1)
     return role
 
 
 def take_role(broker: Broker, first: FirstRole, record: TenureRecord) -> None:
     """Take the role of this record to the configuration in use, and register with it. `first`: of the configuration."""
+    use_role(broker, first, record)
+    broker.topics.begin_epoch(record.epoch if record.is_master else 0, now_ms())
+    broker.outbox.register = True
+
+
+def use_role(broker: Broker, first: FirstRole, record: TenureRecord) -> None:
+    """Take the role of this record to the configuration in use, which workers read when they change their modes."""
     config = changed_role(broker.config, first, record)
     if config != broker.config:
         broker.config = config
         if broker.on_config is not None:
             broker.on_config(config)
-    broker.topics.begin_epoch(record.epoch if record.is_master else 0, now_ms())
-    broker.outbox.register = True
 
 
 def slave_of(plane: Plane, broker: Broker, root: Path, persistence: Persistence) -> SlaveRole:

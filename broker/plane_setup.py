@@ -11,13 +11,12 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.broker.side_words import show_side
 from ringmq.broker.start_error import StartError
-from ringmq.ha.replica_policy import ReplicaPolicy
-from ringmq.ha.settings import HaSettings
 from ringmq.ipc.named_functions import function_of
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.segment import SHM_DIR
+from ringmq.ipc.tenure import follows_master
 from ringmq.ipc.workers import WorkerRow, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.address import for_lookup
@@ -138,7 +137,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     share = config.connections_max - config.connections_max // 16
     settings.host_connections_max = min(config.connections_max, config.host_connections_max or share)
     _fill_replication(plane, config)
-    show_side(plane, config)
+    show_side(plane, config, follows=follows_master(plane.watermarks))
 
 
 def first_confirm_limit(recovered: RecoveredStore) -> int:
@@ -151,18 +150,6 @@ def first_confirm_limit(recovered: RecoveredStore) -> int:
     known = [recovered.redispatch_offset, recovered.checkpoint.confirm_offset]
     known += [state.physical_end for state in recovered.queues.values()]
     return min(max(known), recovered.append_offset)
-
-
-def begin_without_slaves(plane: Plane, config: BrokerConfig) -> None:
-    """Set the state of a master without a slave. It holds until ha counts the slaves.
-
-    Workers start side by side, so write may get sends before ha is up. A slave's log may be longer than this one. Then
-    a send that is stored now takes the offset of a record that only the slave has.
-    """
-    policy = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties()))
-    if not policy.accepts_alone:
-        plane.watermarks.replication_state = lib.RMQ_REPLICATION_LOST
-        plane.watermarks.in_sync_replicas = 1  # the master
 
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:

@@ -45,6 +45,7 @@ from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
+from ringmq.broker.side_words import begin_without_slaves
 from ringmq.broker.start_error import StartError, unloadable, unusable_config, unusable_file
 from ringmq.broker.start_files import (
     check_kv_config,
@@ -210,7 +211,7 @@ def make_plane(
         plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_NOT_INDEXED] = recovered.not_indexed
     plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES] = recovered.bad_bodies
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
-    plane_setup.begin_without_slaves(plane, config)
+    begin_without_slaves(plane, config)
     if not starts_as_slave(config) and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset

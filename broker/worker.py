@@ -45,6 +45,8 @@ def serve_write(spec: WorkerSpec, plane: Plane) -> None:
         lib.rmq_writer_close(writer)
         if not has_yielded:
             break
+        if lib.rmq_journal_role(plane.watermarks) == lib.RMQ_ROLE_WRITE:
+            continue  # another promotion has begun before the journal was given back
         lib.rmq_journal_give(plane.struct, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA)
     block.state = STATE_STOPPING
 

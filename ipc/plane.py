@@ -94,6 +94,10 @@ class Plane:
             raise ValueError(f"shared-memory plane {name} was made by another build of RingMQ")
         return cls(name, base, open_segment(name, "watermarks"))
 
+    def stand(self, role: int) -> None:
+        """Note that the owner of this role's port submits no requests in this tenure."""
+        lib.rmq_port_stand(self.struct, self.port_of(role))
+
     @property
     def is_pop_compared(self) -> bool:
         """True if POP's memory has been compared with the log of this tenure."""
@@ -102,6 +106,10 @@ class Plane:
     def pop_is_compared(self) -> None:
         """Note that it has been. The main process calls it before any worker runs, then the worker `pop`."""
         self.header.pop_compared = int(self.watermarks.tenure)
+
+    def publish_tenure(self, tenure: Tenure) -> None:
+        """Publish another tenure. All workers look at it. Only control calls it."""
+        lib.rmq_tenure_publish(self.struct, tenure.word)
 
     def publish_watermarks(self) -> None:
         """Make the watermark page valid for readers outside the broker. The magic is stored last."""

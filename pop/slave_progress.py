@@ -29,6 +29,10 @@ class SlaveProgress:
         self._thread = ThreadPoolExecutor(1, "pop-copy")
         self._applied: Future[Known] | None = None
 
+    def close(self) -> None:
+        """See SlaveProgress."""
+        self._thread.shutdown()
+
     def save(self, own_end: int, now_ms: int) -> None:
         """See SlaveProgress."""
         try:

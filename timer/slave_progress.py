@@ -25,6 +25,9 @@ class SlaveProgress:
         """See SlaveProgress."""
         return self._live.config.timer_wheel_enable
 
+    def close(self) -> None:
+        """See SlaveProgress."""
+
     def save(self, own_end: int, now_ms: int) -> None:
         """See SlaveProgress."""
         timers = self.sync.settled(own_end)

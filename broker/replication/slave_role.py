@@ -87,6 +87,9 @@ class SlaveProgress(Protocol):
     def is_wanted(self) -> bool:
         """False if the configuration leaves the guest out."""
 
+    def close(self) -> None:
+        """Wait for files that are being written."""
+
     def save(self, own_end: int, now_ms: int) -> None:
         """Save the newest progress for which a log up to `own_end` is long enough. Raises OSError."""
 
@@ -177,8 +180,10 @@ class SlaveRole:
             self._log_progress(trouble, progress, now_ms)
 
     def close(self, timeout_s: float) -> None:
-        """End the calls."""
+        """End the calls, and wait for files that are being written."""
         self._calls.close(timeout_s)
+        for progress in self._progress:
+            progress.close()
 
     def _order(self, ha_generation: int) -> None:
         """Send the master's address to ha, or withdraw it. A restarted ha has forgotten it."""

@@ -75,6 +75,13 @@ class Replication(Struct):
 
     # ---- a master ----
 
+    def yield_(self) -> None:
+        """This broker is no master any more. The file keeps the slaves for which writes are held, until a master's log
+        streams in."""
+        self.divergences, self.decided = {}, {}
+        self.dirty = False
+        self.view.hold(HOLD_NONE)
+
     def resume(self, held: Iterable[Divergence] = ()) -> None:
         """Control begins: continue a hold of the previous run or of a dead process."""
         for divergence in held:

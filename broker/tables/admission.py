@@ -2,7 +2,7 @@
 make them.
 
 Control makes the rules from its configuration and the ids of the system topics, and publishes them after each change of
-either. A slave has none, because its read workers refuse all sends.
+either. A slave has none, because its read workers refuse all sends. It gets them before it becomes the master.
 """
 
 from __future__ import annotations
@@ -32,6 +32,17 @@ class AdmissionRules:
         self._plane = plane
         self._live = live
         self._features = features() if makers is None else makers
+        self._admits = not live.follows_master
+
+    def take(self) -> None:
+        """This broker becomes the master."""
+        self._admits = True
+        self.publish()
+
+    def yield_(self) -> None:
+        """This broker has become a slave."""
+        self._admits = False
+        self.publish()
 
     def publish(self) -> None:
         """Publish the rules if they differ from the published ones."""
@@ -40,6 +51,6 @@ class AdmissionRules:
             self._plane.admission_publish(rules)
 
     def _rules(self) -> tuple[Rule, ...]:
-        if self._live.follows_master:
+        if not self._admits:
             return ()
         return tuple(rule for make in self._features for rule in make(self._live.config, self._plane.topic_find))

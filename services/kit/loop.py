@@ -63,7 +63,7 @@ class ServiceLoop:
         wait: Callable[[int], object] | None = None, follows: bool = False,
     ) -> None:  # fmt: skip
         self._plane, self._role, self._parts = plane, role, parts
-        self._has_side = follows_master if follows else is_master
+        self._has_side, self._follows = follows_master if follows else is_master, follows
         self._rest_after_ms, self._wait = rest_after_ms, wait
         self._worked_ms = 0
         """Time of the last work, or of the last look that has found some."""
@@ -80,6 +80,8 @@ class ServiceLoop:
             part.begin()
         self._plane.role(self._role).state = STATE_SERVING
         while not stop.is_set and (has_side := self._has_side(self._plane.watermarks)):
+            if self._follows:
+                self._plane.stand(self._role)  # write may give the journal to ha
             if self.turn(now_ms()):
                 continue
             if rests := self.may_rest(now_ms()):

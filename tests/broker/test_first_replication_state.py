@@ -87,15 +87,12 @@ def test_the_words_of_the_other_side_take_the_place_of_those_of_the_start(tmp_pa
     with first_plane(tmp_path, properties) as (plane, config):
         settings, marks = plane.header.settings, plane.watermarks
         as_master = settings.sync_replication, marks.confirm_policy, settings.memory_window_bytes
-        marks.tenure = Tenure(TenureState.SLAVE, epoch=1).word
-        show_side(plane, config)
+        show_side(plane, config, follows=True)
         assert (settings.sync_replication, marks.confirm_policy) == (0, lib.RMQ_CONFIRM_LIMITED)
         assert abs(settings.memory_window_bytes - as_master[2] * 3 // 4) <= 1
-        marks.tenure = Tenure(TenureState.MASTER, epoch=2).word
-        show_side(plane, config)
+        show_side(plane, config, follows=False)
         assert (settings.sync_replication, marks.confirm_policy, settings.memory_window_bytes) == as_master
     with first_plane(tmp_path, {"brokerRole": "ASYNC_MASTER"}) as (plane, config):
         assert plane.watermarks.confirm_policy == lib.RMQ_CONFIRM_APPENDED
-        plane.watermarks.tenure = Tenure(TenureState.SLAVE, epoch=1).word
-        show_side(plane, config)
+        show_side(plane, config, follows=True)
         assert plane.watermarks.confirm_policy == lib.RMQ_CONFIRM_LIMITED

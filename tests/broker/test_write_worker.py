@@ -81,6 +81,39 @@ def test_write_gives_the_journal_away_and_takes_it_back(plane: Plane) -> None:
     assert not worker.is_alive() and block.state == STATE_STOPPING
 
 
+def test_write_opens_the_log_anew_for_another_promotion(plane: Plane) -> None:
+    """A promotion was given up, and write has not given the journal back yet. Queues may have come since."""
+    journal, row = plane.header.ports.journal, plane.header.ports.port[0]
+    spec: Any = SimpleNamespace(name="write", role=WRITE)
+    worker = threading.Thread(target=serve_write, args=(spec, plane))
+    taking = become(plane, TenureState.TAKING, 2)
+    worker.start()
+    try:
+        wait_until(lambda: journal.opened == taking, "write has opened the log")
+        plane.role(row.role).pid = 1  # its owner has not stood yet
+        become(plane, TenureState.SLAVE)
+        taking = become(plane, TenureState.TAKING, 3)
+        wait_until(lambda: journal.opened == taking, "write has opened the log again")
+        assert journal.owner == WRITE
+        become(plane, TenureState.SLAVE)
+        row.stands = plane.watermarks.tenure
+        wait_until(lambda: journal.owner == HA, "it gives the journal back")
+    finally:
+        plane.watermarks.stop_requested = lib.RMQ_STOP_WRITE
+        worker.join(10)
+    assert not worker.is_alive()
+
+
+def test_a_word_of_an_earlier_try_lets_no_write_open(plane: Plane) -> None:
+    """A control that died may have tried the same epoch, with fewer queues."""
+    for _ in range(2):
+        plane.publish_tenure(Tenure(TenureState.TAKING, 2))
+        assert not lib.rmq_journal_may_open(plane.struct, WRITE)
+        lib.rmq_journal_let_open(plane.struct)
+        assert lib.rmq_journal_may_open(plane.struct, WRITE)
+        plane.publish_tenure(Tenure(TenureState.SLAVE, 1))
+
+
 def test_a_stop_ends_the_wait_for_the_journal(plane: Plane) -> None:
     """The workers of a slave are stopped in the same phase."""
     plane.watermarks.stop_requested = lib.RMQ_STOP_CONTROL

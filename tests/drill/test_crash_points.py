@@ -61,6 +61,7 @@ ELSEWHERE = {
     "control-rules-counted": "no worker publishes rules yet; tests/native/crash_cases.py",
     "control-rules-filled": "no worker publishes rules yet; tests/native/crash_cases.py",
     "control-rules-published": "no worker publishes rules yet; tests/native/crash_cases.py",
+    "control-tenure": "no load changes the role; tests/ha/receiver_crash_cases.py",
     "control-subscription-nameless": "needs a full table; tests/native/crash_cases.py",
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
     "journal-closed": "no broker changes its side yet; tests/ha/receiver_crash_cases.py",

@@ -74,7 +74,7 @@ def test_a_death_loses_nothing_that_was_reported(tmp_path: Path, point: str) -> 
 WRITE, HA = lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_HA
 
 
-@pytest.mark.parametrize("point", points("journal-", "receive-parked-", "receive-ports-"))
+@pytest.mark.parametrize("point", points("journal-", "control-tenure", "receive-parked-", "receive-ports-"))
 def test_a_death_on_the_way_to_the_other_side_leaves_one_owner(tmp_path: Path, point: str) -> None:
     """The journal goes to write and back, with a record of write in between."""
 
@@ -104,7 +104,7 @@ def test_a_death_on_the_way_to_the_other_side_leaves_one_owner(tmp_path: Path, p
         def change() -> None:
             """To write and back."""
             if kit.marks.append_offset == 0:
-                kit.marks.tenure = Tenure(TenureState.TAKING, epoch=1).word
+                lib.rmq_tenure_publish(kit.plane, Tenure(TenureState.TAKING, epoch=1).word)
                 serve(HA)
                 lib.rmq_journal_let_open(kit.plane)
             serve(WRITE)

@@ -149,6 +149,7 @@ def test_a_port_without_a_process_keeps_no_write(tmp_path: Path) -> None:
         kit.marks.tenure = Tenure(TenureState.YIELDING).word
         assert run() == lib.RMQ_RUN_YIELDED
         kit.marks.tenure = Tenure(TenureState.TAKING, epoch=2).word
+        lib.rmq_journal_opened(kit.plane)
         assert run() == lib.RMQ_RUN_BUDGET, "it is to be the master again"
 
 

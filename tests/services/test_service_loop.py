@@ -115,6 +115,8 @@ def test_a_worker_ends_when_the_broker_changes_its_side(plane: Plane, state: Ten
     assert loop.run(stop, now_ms) == (EXIT_CLEAN if stays else EXIT_RESTED)  # type: ignore[arg-type]
     assert calls == ["one begins", *["one turns"] * (5 if stays else 3), "one closes"]
     assert plane.role(ROLE).activation_requested == stays
+    port = plane.header.ports.port[plane.port_of(ROLE)]
+    assert bool(port.stands) == follows, "a follower submits no requests, so write need not wait for it"
 
 
 def test_a_stop_ends_a_worker_with_work(plane: Plane) -> None:

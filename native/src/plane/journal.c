@@ -37,6 +37,32 @@ void rmq_journal_opened(struct rmq_plane *plane)
     RMQ_CRASH("journal-opened");
 }
 
+int rmq_journal_has_passed(struct rmq_plane *plane)
+{
+    return rmq_journal_is_owned(plane, rmq_journal_role(plane->watermarks));
+}
+
+int rmq_journal_has_opened(struct rmq_plane *plane)
+{
+    uint64_t opened = rmq_load(&rmq_header(plane)->ports.journal.opened);
+    return rmq_journal_has_passed(plane) && opened == rmq_load(&plane->watermarks->tenure);
+}
+
+int rmq_journal_is_stale(struct rmq_plane *plane)
+{
+    uint64_t tenure = rmq_load(&plane->watermarks->tenure);
+    return state_of(tenure) == RMQ_TENURE_TAKING && rmq_load(&rmq_header(plane)->ports.journal.opened) != tenure;
+}
+
+void rmq_tenure_publish(struct rmq_plane *plane, uint64_t tenure)
+{
+    rmq_store(&rmq_header(plane)->ports.journal.may_open, 0); /* a control that died may have tried this epoch before */
+    rmq_store(&plane->watermarks->tenure, tenure);
+    RMQ_CRASH("control-tenure");
+    for (uint32_t role = 0; role < RMQ_ROLES_MAX; role++)
+        rmq_role_wake(plane, role);
+}
+
 void rmq_journal_give(struct rmq_plane *plane, uint32_t from, uint32_t to)
 {
     struct rmq_journal *journal = &rmq_header(plane)->ports.journal;

@@ -32,12 +32,20 @@ int rmq_journal_may_open(struct rmq_plane *plane, uint32_t role);
 void rmq_journal_let_open(struct rmq_plane *plane);
 /* The owner has opened the log. */
 void rmq_journal_opened(struct rmq_plane *plane);
+/* 1: the role to which the tenure gives the journal owns it. */
+int rmq_journal_has_passed(struct rmq_plane *plane);
+/* 1: that role has opened the log in this tenure. */
+int rmq_journal_has_opened(struct rmq_plane *plane);
+/* 1 in TAKING: write has opened the log in another tenure, to give it back. It has to count the queues anew. */
+int rmq_journal_is_stale(struct rmq_plane *plane);
+/* Control publishes the tenure, and all roles look at it. */
+void rmq_tenure_publish(struct rmq_plane *plane, uint64_t tenure);
+/* The owner of a port, behind its last request: it submits no more unless this broker is the master. */
+void rmq_port_stand(struct rmq_plane *plane, uint32_t port);
 /* The owner `from` has closed the log. */
 void rmq_journal_give(struct rmq_plane *plane, uint32_t from, uint32_t to);
 /* cdef-end */
 
-/* The owner of a port, behind its last request: it submits no more unless this broker is the master. */
-void rmq_port_stand(struct rmq_plane *plane, uint32_t port);
 /* 1: no owner of a port submits requests in this tenure. */
 int rmq_ports_stand(struct rmq_plane *plane);
 #endif

@@ -315,10 +315,12 @@ static int has_work_left(struct rmq_writer *w)
     return has_work(w, w->waits_for_owner);
 }
 
-/* 1 if the journal goes to ha, and no request and no parked answer is left. The order of the looks counts: behind the first one
+/* 1 if the log has to be opened anew, or if the journal goes to ha, and no request and no parked answer is left. The order of the looks counts: behind the first one
  * no new request comes. */
 static int has_yielded(struct rmq_writer *w)
 {
+    if (rmq_journal_is_stale(w->plane))
+        return 1;
     return rmq_journal_role(w->plane->watermarks) != RMQ_ROLE_WRITE && rmq_ports_stand(w->plane) && !has_work(w, 0) &&
            !rmq_ring_used(&w->header->ports.parked);
 }
