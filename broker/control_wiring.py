@@ -390,6 +390,7 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         replication=broker.replication,
         role=broker.role,
     )
+    roles = role.RoleRequests(broker.role, broker.plane)
     return {
         RequestCode.EXCHANGE_BROKER_HA_INFO: replication.exchange,
         RequestCode.GET_BROKER_HA_STATUS: replication.runtime_status,
@@ -397,7 +398,8 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         RequestCode.HA_DECIDE: replication.decide,
         RequestCode.HA_READ_LOG: replication.read_log,
         RequestCode.HA_STATUS: replication.status,
-        RequestCode.HA_TENURE: role.RoleRequests(broker.role).show,
+        RequestCode.HA_ROLE: roles.order,
+        RequestCode.HA_TENURE: roles.show,
     }
 
 

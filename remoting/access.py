@@ -110,6 +110,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Access.CHANGE_ADMIN,
     RequestCode.DELETE_EXPIRED_COMMITLOG: Access.CHANGE_ADMIN,
     RequestCode.HA_DECIDE: Access.CHANGE_ADMIN,
+    RequestCode.HA_ROLE: Access.CHANGE_ADMIN,
     RequestCode.EXCHANGE_BROKER_HA_INFO: Access.REPLICATION,
     RequestCode.HA_HANDSHAKE: Access.REPLICATION,
     RequestCode.HA_READ_LOG: Access.REPLICATION,
@@ -118,7 +119,7 @@ BROKER: Mapping[int, Access] = {
 }
 """Request code -> its class on the broker."""
 
-DECISIONS = frozenset({RequestCode.HA_DECIDE})
+DECISIONS = frozenset({RequestCode.HA_DECIDE, RequestCode.HA_ROLE})
 """Changes that may cost data: an empty `adminAddresses` leaves them to loopback alone."""
 
 NAMESRV: Mapping[int, Access] = {

@@ -34,7 +34,7 @@ LINK_FIELDS = (
 )  # fmt: skip
 MARK_FIELDS = (
     "min_offset", "append_offset", "flushed_offset", "replicated_offset", "replication_state", "in_sync_replicas",
-    "write_hold", "start_id",
+    "write_hold", "start_id", "store_fault", "store_fault_errno", "dispatch_fault", "dispatch_fault_errno",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import changed
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Connection, Release
-from ringmq.remoting.access import BROKER, Access
+from ringmq.remoting.access import BROKER, DECISIONS, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fakes import make_harness, peer
 
@@ -95,9 +95,11 @@ def test_a_oneway_question_is_dropped_before_it_costs_anything(monkeypatch: pyte
         assert isinstance(harness.ask(code, {"topic": "TBW102", "group": "G"}, oneway=True), Release), code
 
 
-def test_a_decision_from_another_host_names_what_would_allow_it() -> None:
+@pytest.mark.parametrize("code", sorted(DECISIONS))
+def test_a_decision_from_another_host_names_what_would_allow_it(code: int) -> None:
     harness = make_harness()
-    answer = harness.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
+    fields = {"brokerId": "1", "choice": "promote"}
+    answer = harness.ask(code, fields, connection=FAR)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark.endswith("only loopback and networks of adminAddresses may send it")
 

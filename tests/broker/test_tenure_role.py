@@ -30,9 +30,10 @@ from ringmq.ha.tenure_messages import (
 )
 from ringmq.ipc.audit import Actor
 from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.role_bodies import DEMOTE, PROMOTE
+from ringmq.remoting.role_bodies import DEMOTE, LOOK, PROMOTE, RoleState
 from ringmq.store.tenure_file import (
     Addresses,
     EpochStart,
@@ -385,6 +386,40 @@ def test_a_promotion_that_fails_gives_promises_back(tmp_path: Path) -> None:
     assert (address, json.loads(command.body)["operation"]) == (MASTER.broker, RELEASE)
     assert modes.does(Step.RECEIVE)[-2:] == ["SLAVE 0", "register 0 False"]
     assert "worker write has died" in slave.role.state().failure
+
+
+def ordered(harness: Harness, choice: str, **more: str) -> RoleState:
+    answer = harness.ask(RequestCode.HA_ROLE, {"choice": choice, **more})
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return RoleState.decode(answer.body)
+
+
+def test_an_order_is_answered_at_once(tmp_path: Path) -> None:
+    harness = make_harness({**SLAVE, **NAMED, "storePathRootDir": str(tmp_path)})
+    harness.broker.role.begin(START_MS, is_first=True)
+    state = ordered(harness, PROMOTE, acceptsLoss="true")
+    assert (state.order, state.is_done, state.tenure) == (1, False, "slave")
+    answer = harness.ask(RequestCode.HA_ROLE, {"choice": DEMOTE})
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_BUSY,
+        "order 1 goes on: a promotion asks the peers for their logs and epochs",
+    )
+    assert ordered(harness, LOOK) == state
+
+
+def test_an_order_that_is_not_known_is_refused() -> None:
+    answer = make_harness().ask(RequestCode.HA_ROLE, {"choice": "exchange"})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert answer.remark == "choice = 'exchange' is not known, accepted: promote, demote, plan, look"
+
+
+@pytest.mark.parametrize("fault", ["store_fault", "dispatch_fault"])
+def test_a_store_with_a_fault_is_not_promoted(fault: str) -> None:
+    harness = make_harness({**SLAVE, **NAMED})
+    harness.broker.role.begin(START_MS, is_first=True)
+    setattr(harness.plane.watermarks, fault, lib.RMQ_FAULT_FSYNC)
+    state = ordered(harness, PROMOTE)
+    assert state.is_done and "fsync of the commit log failed" in state.failure
 
 
 def test_a_broker_stops_when_its_role_is_settled(tmp_path: Path) -> None:
