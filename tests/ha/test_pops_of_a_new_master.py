@@ -9,7 +9,9 @@ from ringmq.native import lib
 from ringmq.pop.copy_mark import run_of_copy
 from ringmq.pop.image_file import has_image
 from ringmq.pop.memory_copy import image_copy
+from ringmq.remoting.role_bodies import PROMOTE
 from ringmq.store.config_files import load_config
+from tests.ha.role_pair import order
 from tests.ha.test_pair import MASTER, NAMED, SLAVE, wait_for_slave
 from tests.pop.pop_client import PopClient, Taken
 from tests.pop.test_pop_broker import committed, found, send
@@ -73,40 +75,61 @@ def first_batch(client: PopClient) -> list[Taken]:
     return batch
 
 
+def fill(master: RunningBroker, slave: RunningBroker) -> tuple[list[Taken], list[Taken]]:
+    """Messages of a queue that are open, and an orderly batch. The slave has them."""
+    make_topic(master.address, "T", 2)
+    for topic in ("Ordered", "Again"):
+        make_topic(master.address, topic, 1)
+    client, ordered = PopClient(master.address, "G", "T"), PopClient(master.address, "O", "Ordered")
+    again = PopClient(master.address, "A", "Again")
+    wait_until(lambda: client.raw.send("T", b"first").code == 0, "the slave is in sync")
+    assert client.ack(found(client)).code == 0
+    send(master.address, "T", BODIES)
+    send(master.address, "Ordered", BODIES[: 2 * BATCH], 1)
+    taken, batch = pop_some(client), first_batch(ordered)
+    for one in taken[:ACKED]:
+        assert client.ack(one).code == 0
+    assert ordered.ack(batch[0]).code == 0
+    come_again(again)
+    wait_for_slave(master, slave)
+    wait_for_tables(slave.store, "T", "Ordered", "G", "O", "A", RETRY)
+    wanted = TAKEN - ACKED, BATCH - 1
+    wait_until(lambda: open_in(slave.store) == wanted, "the slave has them", state=lambda: open_in(slave.store))
+    return taken, batch
+
+
 @pytest.mark.parametrize("end", ["all killed", "master killed", "all stopped"])
 def test_a_new_master_goes_on_with_open_messages(tmp_path: Path, end: str) -> None:
     store = tmp_path / "slave"
-    with RunningBroker(tmp_path / "master", {**MASTER, **QUICK}) as master:
-        make_topic(master.address, "T", 2)
-        for topic in ("Ordered", "Again"):
-            make_topic(master.address, topic, 1)
-        with RunningBroker(store, {**SLAVE, **QUICK}, namesrv=master.namesrv) as slave:
-            client, ordered = PopClient(master.address, "G", "T"), PopClient(master.address, "O", "Ordered")
-            again = PopClient(master.address, "A", "Again")
-            wait_until(lambda: client.raw.send("T", b"first").code == 0, "the slave is in sync")
-            assert client.ack(found(client)).code == 0
-            send(master.address, "T", BODIES)
-            send(master.address, "Ordered", BODIES[: 2 * BATCH], 1)
-            taken, batch = pop_some(client), first_batch(ordered)
-            for one in taken[:ACKED]:
-                assert client.ack(one).code == 0
-            assert ordered.ack(batch[0]).code == 0
-            come_again(again)
-            wait_for_slave(master, slave)
-            wait_for_tables(store, "T", "Ordered", "G", "O", "A", RETRY)
-            wanted = TAKEN - ACKED, BATCH - 1
-            wait_until(lambda: open_in(store) == wanted, "the slave has them", state=lambda: open_in(store))
-            if end == "all stopped":
-                assert master.stop() == 0  # it writes check points, which the slave may get or not
-            else:
-                master.kill_all()
-            if end == "all killed":
-                slave.kill_all()
-            else:
-                assert slave.stop() == 0
+    with (
+        RunningBroker(tmp_path / "master", {**MASTER, **QUICK}) as master,
+        RunningBroker(store, {**SLAVE, **QUICK}, namesrv=master.namesrv) as slave,
+    ):
+        taken, batch = fill(master, slave)
+        if end == "all stopped":
+            assert master.stop() == 0  # it writes check points, which the slave may get or not
+        else:
+            master.kill_all()
+        if end == "all killed":
+            slave.kill_all()
+        else:
+            assert slave.stop() == 0
     with RunningBroker(store, LONELY) as promoted:
         goes_on(promoted, taken, batch)
         assert promoted.stop() == 0
+
+
+def test_a_slave_that_is_promoted_while_it_runs_goes_on_with_open_messages(tmp_path: Path) -> None:
+    with (
+        RunningBroker(tmp_path / "master", {**LONELY, **QUICK}) as master,
+        RunningBroker(tmp_path / "slave", {**SLAVE, **QUICK}, namesrv=master.namesrv) as slave,
+    ):
+        taken, batch = fill(master, slave)
+        master.kill_all()
+        done = order(slave, PROMOTE, accepts_loss=True)
+        assert (done.tenure, done.failure) == ("master", "")
+        goes_on(slave, taken, batch)
+        assert slave.stop() == 0
 
 
 def come_again(client: PopClient) -> None:
@@ -121,7 +144,8 @@ def come_again(client: PopClient) -> None:
 
 def goes_on(promoted: RunningBroker, taken: list[Taken], batch: list[Taken]) -> None:
     client, ordered = PopClient(promoted.address, "G", "T"), PopClient(promoted.address, "O", "Ordered")
-    assert "open messages are those of the former master" in promoted.log_path.read_text()
+    line = "open messages are those of the former master"
+    wait_until(lambda: line in promoted.log_path.read_text(), "it has taken the copy")
     assert not run_of_copy(promoted.store / "pop"), "they are its own now"
     rest = client.pop_all()
     came_again, lost = bodies(rest) & bodies(taken), set(BODIES) - bodies(taken + rest)
