@@ -17,7 +17,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, run_worker
 from ringmq.ipc.tenure import follows_master
@@ -28,6 +28,7 @@ from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.kit.clocks import wall_ms
 from ringmq.services.kit.log_lines import LogLines
 from ringmq.services.kit.loop import Part, ServiceLoop
+from ringmq.services.kit.side_stop import SideStop
 from ringmq.services.log_view import LogView
 from ringmq.services.republisher import QueueTarget, find_target
 from ringmq.store.config_files import ConfigFileError
@@ -140,7 +141,7 @@ class Opened(Struct, frozen=True):
         )  # fmt: skip
 
 
-def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop: StopFlag) -> Opened | None:
+def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop: SideStop) -> Opened | None:
     """Open wheel and log, and read the progress, in turns. None if the stop comes first."""
     start, root = config(), Path(config().store_path_root_dir)
     queue = find_target(plane, WHEEL_TIMER_TOPIC)
@@ -149,7 +150,7 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     log_view, saver_view = (LogView(plane, MessageStore(store_config(start))) for _ in range(2))
     settings, log_end = timer_settings(start), int(plane.watermarks.append_offset)
     own = load(root, log_view, log_end)
-    follows = follows_master(plane.watermarks)
+    follows = stop.follows
     saved = own if follows else of_master(own, read_master_timers(root), log_end)
     oldest = oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset))
     opening = open_files(
@@ -187,7 +188,7 @@ def oldest_record(log_view: LogView, queue_min: int) -> int | None:
     return found[0][0] if found else None
 
 
-def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
+def make_delivery(opened: Opened, stop: SideStop) -> Delivery | None:
     """Recover, in turns. None if the stop comes first."""
     plane, role, queue, log_view = opened.plane, opened.role, opened.queue, opened.log_view
     slots, block = Slots(opened.files), plane.role(role)
@@ -236,7 +237,7 @@ def find_rolled(
     return sources, copies.end
 
 
-def in_turns(steps: Steps[Found], stop: StopFlag, block: Any) -> Found | None:
+def in_turns(steps: Steps[Found], stop: SideStop, block: Any) -> Found | None:
     """Run the steps, and show the progress in the role's block. None if the stop comes first."""
     clock, found = TurnClock(time.monotonic_ns), None
     while found is None and not stop.is_set:
@@ -289,12 +290,16 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """See serve. Raises TimerFilesFailedError."""
     role, config = plane.role(spec.role), ConfigWatcher(Path(spec.config_path))
     role.state = STATE_SERVING  # a start may read hours of log: it shows its progress, and no limit of time ends it
-    opened = open_store(plane, spec.role, config, stop)
-    if opened is None:
-        return EXIT_CLEAN
-    made = make_follower(opened) if opened.follows else make_delivery(opened, stop)
-    if made is None:
-        return EXIT_CLEAN
+    starting = SideStop(stop, plane.watermarks, follows_master(plane.watermarks))
+    opened = open_store(plane, spec.role, config, starting)
+    made = None
+    if opened is not None:
+        made = make_follower(opened) if opened.follows else make_delivery(opened, starting)
+    if made is None or opened is None:
+        if starting.has_side:
+            return EXIT_CLEAN
+        plane.deactivate(spec.role)  # control starts the worker of the new side
+        return EXIT_RESTED
     bound_collections()
     parts = [Window(opened), made]
     status = ServiceLoop(plane, spec.role, parts, rest_after_ms=REST_AFTER_MS, follows=opened.follows).run(stop)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.role_loop import RoleError
-from ringmq.ipc.tenure import AS_MASTER
+from ringmq.ipc.tenure import AS_MASTER, Tenure, TenureState
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.native import ffi
 from ringmq.services.kit.loop import Part
@@ -76,6 +77,34 @@ def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> S
 
 def test_the_supervisor_looks_at_the_progress_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, BrokerConfig(), None).state == STATE_SERVING
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (TenureState.MASTER, TenureState.YIELDING),
+        (TenureState.SLAVE, TenureState.MASTER),
+        (TenureState.MASTER, None),
+    ],
+)
+def test_a_start_ends_when_the_broker_changes_its_side(
+    monkeypatch: pytest.MonkeyPatch, before: TenureState, after: TenureState | None
+) -> None:
+    """`write` may wait for the end of each owner of a port, so this start must not wait for `write`. None: a stop."""
+    marks, dormant = SimpleNamespace(tenure=Tenure(before).word), list[int]()
+    stop, block = SimpleNamespace(is_set=False), SimpleNamespace(progress=0, state=0)
+
+    def open_store(plane: Any, role: int, config: Any, starting: Any) -> None:
+        assert not starting.is_set
+        stop.is_set, marks.tenure = after is None, Tenure(after or before).word
+        assert starting.is_set
+
+    monkeypatch.setattr(worker, "ConfigWatcher", lambda _: lambda: BrokerConfig())
+    monkeypatch.setattr(worker, "open_store", open_store)
+    plane: Any = SimpleNamespace(role=lambda _: block, watermarks=marks, deactivate=dormant.append)
+    spec: Any = SimpleNamespace(role=7, config_path="")
+    assert worker.serve(spec, plane, stop) == (EXIT_RESTED if after else EXIT_CLEAN)  # type: ignore[arg-type]
+    assert dormant == ([7] if after else [])
 
 
 def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
