@@ -177,7 +177,8 @@ class SlaveCore(Struct):
         self._master = master
         decided_now = self.state in (State.WAITING, State.TRANSFER) and not before.broker and master.broker
         if master.ha == before.ha and not decided_now:
-            return []
+            is_told = self.state is State.WAITING and event.broker  # by the master itself: no reason to wait is left
+            return self._wait(now_ms, 0) if is_told else []
         if self.state is State.FAULTY:
             return []
         why = "the master has another address" if master.ha else "no master is known"

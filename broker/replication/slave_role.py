@@ -196,6 +196,8 @@ class SlaveRole:
         """Look for a master. The known one, unless its ha port is "" or haMasterAddress is set."""
         self._is_following = True
         self._finder.suggest(master)
+        if master.ha:  # it has become the master: ha tries it at once, also if it has refused before
+            self._ordered = (Master(""), 0)
 
     def unfollow(self) -> None:
         """Leave the master, and look for none."""

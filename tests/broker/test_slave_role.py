@@ -174,6 +174,17 @@ def test_a_master_is_withdrawn_and_ordered_again(pair: Pair) -> None:
     assert [order["ha"] for order in pair.orders()] == [MASTER_HA]
 
 
+def test_a_master_that_shows_itself_is_tried_at_once(pair: Pair) -> None:
+    """It may have refused this slave a moment before it was promoted."""
+    pair.registered()
+    pair.turn()
+    assert [order["ha"] for order in pair.orders()] == [MASTER_HA]
+    pair.role.follow(Master(MASTER_HA, MASTER))
+    pair.turn()
+    pair.turn()
+    assert [order["ha"] for order in pair.orders()] == [MASTER_HA]
+
+
 def test_ha_master_address_wins_for_the_log_alone() -> None:
     finder = MasterFinder("10.0.0.2:10911", "10.9.9.9:1")
     assert finder.master == Master("10.9.9.9:1")
