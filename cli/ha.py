@@ -1,4 +1,4 @@
-"""`ringmq ha`: the state of replication, and decisions about a slave's log that differs from its master's."""
+"""`ringmq ha`: the state of replication, decisions about a slave's log that differs from its master's, and roles."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ringmq.cli.access import Access, in_options, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
 from ringmq.cli.arguments import Seconds
 from ringmq.cli.command_group import CommandGroup
+from ringmq.cli.ha_role import demote, promote
 from ringmq.cli.output import print_line, print_result, print_rows, say
 from ringmq.cli.running import run, until_signalled
 from ringmq.client.errors import BrokerError, RingmqError
@@ -30,7 +31,7 @@ _broker_option = click.option("--broker", metavar="NAME", help="Only this broker
 
 @click.group(cls=CommandGroup)
 def ha() -> None:
-    """Show the state of replication, and decide about slaves whose log differs."""
+    """Show the state of replication, decide about slaves whose log differs, and change roles."""
 
 
 @ha.command()
@@ -67,6 +68,10 @@ def adopt(broker: str | None, slave_id: int | None, address: str, access: Access
 def salvage(broker: str | None, slave_id: int | None, address: str, access: Access, output: str) -> None:
     """Keep the master's log. The slave moves its extra part of the log into its salvage folder."""
     _decide(access, output, broker, (slave_id, address), SALVAGE)
+
+
+ha.add_command(promote)
+ha.add_command(demote)
 
 
 # ---- asking ----
