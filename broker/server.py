@@ -489,12 +489,14 @@ def run_store(
         report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)
 
     ended = supervisor.run(tick)
-    config = changed_config(plane, context.config) if supervisor.restart_wanted else context.config
+    config, first = context.config, context.first_role
+    if supervisor.restart_wanted:
+        config, first = take_role(changed_config(plane, config), first)
     status = finish(plane, context.root, ended)
     supervisor.close()
     for descriptor in specs[0].event_fds.values():
         os.close(descriptor)
-    return structs.replace(context, config=config), supervisor, status
+    return structs.replace(context, config=config, first_role=first), supervisor, status
 
 
 def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import FirstRole, difference, owner_of, with_role
+from ringmq.broker.config.file_role import FirstRole, changed_role, difference, owner_of
 from ringmq.broker.start_error import StartError, unusable_config, unusable_file
 from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
@@ -20,7 +22,7 @@ from ringmq.store.config_files import ConfigFileError, moved_away
 from ringmq.store.pending_deletions import read_deletions
 from ringmq.store.store_lock import StoreLock
 from ringmq.store.store_owner import ForeignStoreError, check_owner, is_open_to_all
-from ringmq.store.tenure_file import read_tenure
+from ringmq.store.tenure_file import TenureRecord, read_tenure
 from ringmq.store.topic_start_offsets import read_start_offsets
 from ringmq.store.write_hold import read_hold
 
@@ -64,20 +66,25 @@ def take_plane_name(root: Path) -> None:
         raise unusable_file(root, error) from error
 
 
-def take_role(config: BrokerConfig) -> tuple[BrokerConfig, FirstRole]:
-    """(`config` with the role of the tenure file, role of `config`).
+def take_role(config: BrokerConfig, before: FirstRole | None = None) -> tuple[BrokerConfig, FirstRole]:
+    """(`config` with the role of the tenure file, role of the configuration). `before`: that of the start of this
+    process, if the store is opened again. The role may have changed since, and `config` with it.
 
     Called under the lock of the store. Raises StartError.
     """
     try:
-        found = read_tenure(Path(config.store_path_root_dir), owner_of(config))
+        found = read_tenure(Path(config.store_path_root_dir), before.owner if before else owner_of(config))
     except ConfigFileError as error:
         raise StartError(str(error), EXIT_STORE_REFUSED) from error
     record = found.record
-    first = FirstRole.of(config, record.epoch if record else 0, is_sure=found.is_sure)
-    for line in filter(None, (found.note, record and difference(first, record))):
-        log.warning("%s", line)
-    return (with_role(config, record) if record else config), first
+    epoch = record.epoch if record else 0
+    if before is not None:
+        first = replace(before, epoch=epoch, is_sure=found.is_sure)
+    else:
+        first = FirstRole.of(config, epoch, is_sure=found.is_sure)
+        for line in filter(None, (found.note, record and difference(first, record))):
+            log.warning("%s", line)
+    return changed_role(config, first, record or TenureRecord(first.is_master)), first
 
 
 def check_own_files(root: Path, *, is_slave: bool) -> None:

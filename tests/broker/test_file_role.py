@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.config.file_role import FirstRole, difference, owner_of, with_role
+from ringmq.broker.config.file_role import FirstRole, changed_role, difference, owner_of, with_role
+from ringmq.broker.config.first_tenure import starts_as_slave
 from ringmq.broker.config.relations import changed, contradictions
 from ringmq.broker.start_error import StartError
 from ringmq.broker.start_files import take_role
@@ -91,6 +92,22 @@ def test_a_difference_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert first.is_master and first == FirstRole.of_parameter(first.to_parameter())
     assert (taken.broker_role, first.epoch) == ("SLAVE", EPOCH)
     assert "brokerRole = ASYNC_MASTER and brokerId = 0 do not count" in caplog.text
+
+
+@pytest.mark.parametrize("configured", [{}, {"brokerRole": "SLAVE", "brokerId": "1"}])
+@pytest.mark.parametrize("is_master", [False, True])
+def test_a_store_that_is_opened_again_has_the_role_of_the_file(
+    tmp_path: Path, is_master: bool, configured: dict[str, str]
+) -> None:
+    """A death between the configuration in use and the file leaves them apart."""
+    config, first = take_role(config_of(tmp_path, **configured))
+    between = changed_role(config, first, TenureRecord(not is_master, EPOCH))
+    assert take_role(between, first) == (config, first), "there is no file yet"
+    write_tenure(tmp_path, first.owner, TenureRecord(is_master, EPOCH))
+    again, now = take_role(between, first)
+    assert starts_as_slave(again) is not is_master
+    assert (now.epoch, now.owner, now.broker_role) == (EPOCH, first.owner, first.broker_role)
+    assert take_role(again, now) == (again, now)
 
 
 @pytest.mark.parametrize("change", ["torn", "newer"])
