@@ -309,7 +309,7 @@ class ControlLoop:
         refused = self.broker.refusals.counts()
         counts = self._limits.entry_counts()
         census = self._census
-        role = self.broker.role.difference()
+        role = self.broker.role.note()
         return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, counts, role)
 
     def _drain_offsets(self, now_ms: int) -> None:

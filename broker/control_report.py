@@ -68,7 +68,7 @@ class ControlReport(Struct, frozen=True):
     entry_counts: tuple[tuple[str, int, int], ...] = ()
     """(kind, entries, limit) of the entries that clients create in control."""
     role: str = ""
-    """The line about a configuration with another role than the tenure file."""
+    """The line about a start as master that waits, or a configuration with another role than the tenure file."""
 
     def to_json(self) -> bytes:
         """The content of the file."""

@@ -109,7 +109,7 @@ class Registrar:
         slave = self._broker.slave
         if slave is not None and slave.is_searching:
             self._registration.expedite(now_ms, SEARCH_PERIOD_MS)
-        for call in self._registration.due(now_ms):
+        for call in self._registration.due(now_ms) if self._broker.role.registers else ():
             self._make(call, now_ms)
         if self._tables:
             address, steps = self._tables[0]

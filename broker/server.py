@@ -23,7 +23,7 @@ from msgspec import Struct, field, structs
 from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.file_role import FirstRole
-from ringmq.broker.config.first_tenure import first_tenure, role_words, starts_as_slave
+from ringmq.broker.config.first_tenure import asks_first, first_tenure, role_words, starts_as_slave
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
@@ -77,6 +77,7 @@ from ringmq.ipc.placement import Placement, default_readers, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor
+from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
 from ringmq.native import lib
@@ -426,6 +427,8 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
             plane, context.rows, context.placement, context.listeners_by_worker, dormant, config_path, extras(context)
         )
     leave_marks(plane, root, config.broker_name, recovered)
+    if asks_first(config, epoch):
+        plane.publish_tenure(Tenure(TenureState.TAKING, epoch))
     plane.publish_watermarks()
     return plane, specs
 

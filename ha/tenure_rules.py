@@ -69,7 +69,7 @@ def losses(
                 f"slave {address} has the log up to {peer.position.offset} of epoch {peer.position.epoch}, this broker "
                 f"up to {own.offset} of epoch {own.epoch}: rather promote that one"
             )
-        elif not epoch or peer.promised == epoch:
+        elif not peer.is_stock and (not epoch or peer.promised == epoch):
             helpers += 1
     size, held_by = group_size(policy, others), copies(policy)
     if 1 + helpers <= size - held_by and not found:

@@ -255,6 +255,7 @@ class BrokerConfig:
     """True: an empty slave gets the newest file alone, as in stock. False: everything from the master's minimum offset
     on."""
     ha_divergence_rule: str = choice("haDivergenceRule", "refuse", ("refuse", "adopt", "salvage"))
+    ha_start_alone: str = choice("haStartAlone", "", ("", "serve", "hold"))
     """The action of a master on records that a slave's log has beyond the master's."""
     slave_sync_period: int = number("ringmqSlaveSyncPeriod", 10_000, 100, _DAY_MS)
     """Period in ms of a slave's synchronisation of topics, groups, offsets and request modes with its master."""

@@ -14,6 +14,11 @@ def first_tenure(config: BrokerConfig, epoch: int = 0) -> Tenure:
     return Tenure(TenureState.SLAVE if config.broker_role == "SLAVE" else TenureState.MASTER, epoch)
 
 
+def asks_first(config: BrokerConfig, epoch: int = 0) -> bool:
+    """True if a start as master asks the brokers of its group before it serves: one of them may have been promoted."""
+    return not starts_as_slave(config) and bool(epoch or config.ha_allowed_networks)
+
+
 def starts_as_slave(config: BrokerConfig) -> bool:
     """True if a start begins as a slave. For what happens before the watermark page exists, and for checks of a broker
     that does not run."""

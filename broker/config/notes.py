@@ -47,6 +47,7 @@ MEANINGS = {
     "logLevel": "lowest level of log lines",
     "logFormat": "form of log lines; json = one object a line",
     "haStartFromNewestFile": "an empty slave starts at the newest file, as in RocketMQ",
+    "haStartAlone": "a master that starts while its peers are silent; empty = hold if SYNC_MASTER",
     "haDivergenceRule": "choice in advance when a slave's log is longer or differs",
     "replicationPolicy": "how far a byte must have come to count as replicated",
     "replicaPolicy": "replicas that a send waits for",

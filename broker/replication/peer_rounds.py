@@ -1,7 +1,7 @@
 """Rounds of questions (270010) to brokers of the group, for the core of the role. A new round ends the one before.
 
 Only peers that haAllowedNetworks names are asked and heard, because a peer can end a mastership. Name servers may add
-brokers to those of the round (901). A master among these that does not know the question counts as one of stock.
+brokers to those of the round (901). One among these that does not know the question counts as a broker of stock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringmq.ha.control_messages import MessageError
 from ringmq.ha.epochs import Position
 from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, Release, RoundEnded
 from ringmq.ha.tenure_messages import PROMISE, RELEASE, SHOW, Group, Question, answer_of, question_body
-from ringmq.ipc.tenure import AS_MASTER
+from ringmq.ipc.tenure import AS_MASTER, Tenure, TenureState
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
@@ -102,9 +102,8 @@ class PeerRounds(Struct):
             if self.members:
                 self.stock = {address for address in self.older if self.members.get(address) == MASTER_ID}
                 self.unnamed = set(self.members) - self.asked
-                for address in sorted(self.stock):
-                    stock = Peer(Addresses(address), MASTER_ID, AS_MASTER, Position(0, 0), is_stock=True)
-                    yield PeerSeen(stock, self.number)
+            for address in sorted(self.older & self.members.keys()):
+                yield PeerSeen(_older_peer(address, self.members[address]), self.number)
             yield RoundEnded(self.number, end, tuple(self.members))
 
     def _ask_peer(self, address: str) -> None:
@@ -160,3 +159,9 @@ class PeerRounds(Struct):
             if address != self.own:
                 self.members[address] = min(broker_id, self.members.get(address, broker_id))
                 self._ask_peer(address)
+
+
+def _older_peer(address: str, broker_id: int) -> Peer:
+    """A broker that does not know the question. It has no epoch, and its log is not known."""
+    tenure = AS_MASTER if broker_id == MASTER_ID else Tenure(TenureState.SLAVE)
+    return Peer(Addresses(address), broker_id, tenure, Position(0, 0), is_stock=True)

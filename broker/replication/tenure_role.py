@@ -109,6 +109,8 @@ class TenureRole(Struct):
     """None without workers: the role does not change."""
     on_register: Callable[[TenureRecord], None] | None = None
     """Takes the new role to the configuration in use, and registers the broker with it."""
+    registers: bool = True
+    """False while a start as master asks its peers: clients must not hear of a master that may be none."""
     may_stop: bool = False
     """True if the role is settled since `stop`, or if the next start settles it."""
     link: MasterLink | None = None
@@ -131,7 +133,8 @@ class TenureRole(Struct):
         audit: AuditTrail,
     ) -> TenureRole:
         """The role of a broker whose configuration names `first`, and that has found this file."""
-        own = Own(identity.address, first.owner.broker_id, first.is_master, first.policy(live.config))
+        alone = live.config.ha_start_alone
+        own = Own(identity.address, first.owner.broker_id, first.is_master, first.policy(live.config), alone)
         rounds = PeerRounds(Group(first.owner.cluster, first.owner.broker_name), live, peer_calls)
         core = TenureCore.of(own, found)
         state = TenureState.MASTER if core.record.is_master else TenureState.SLAVE
@@ -150,7 +153,9 @@ class TenureRole(Struct):
 
     def begin(self, now_ms: int, *, is_first: bool) -> None:
         """Go on with the published tenure. is_first: this process is the first control of the start."""
-        self._step(Began(tenure_of(self.live.marks), is_first), now_ms)
+        tenure = tenure_of(self.live.marks)
+        self.registers = tenure.state is not TenureState.TAKING or not self.core.record.is_master
+        self._step(Began(tenure, is_first), now_ms)
 
     def turn(self, now_ms: int) -> None:
         """Do the due work."""
@@ -181,9 +186,10 @@ class TenureRole(Struct):
         peer = core.describe(addresses, self.view.marks().append_offset, is_linked=self.is_linked)
         return Showing(self.group, peer, core.record.policy, core.others, core.record.history)
 
-    def difference(self) -> str:
-        """The line about a configuration with another role than the tenure file. "" if both have the same."""
-        return difference(self.first, self.core.record)
+    def note(self) -> str:
+        """The line for /ready: the reason why a start as master waits, or a configuration with another role than the
+        tenure file. "" if there is none."""
+        return self.core.failure if self.core.state is State.HOLDS else difference(self.first, self.core.record)
 
     def on_link(self) -> None:
         """Worker ha has told how its link goes on."""
@@ -261,8 +267,10 @@ class TenureRole(Struct):
                     self.modes.publish(tenure)
                 case Order(step=step) if self.modes is not None:
                     self.modes.order(step)
-                case Register() if self.on_register is not None:
-                    self.on_register(self.core.record)
+                case Register():
+                    self.registers = True
+                    if self.on_register is not None:
+                        self.on_register(self.core.record)
                 case Release():
                     self.rounds.release(effect, self.showing().peer)
                 case Refuse() | Plan() | Ended() | Changed():

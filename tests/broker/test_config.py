@@ -24,6 +24,7 @@ from ringmq.store.retention import RetentionSettings
 def test_every_property_is_stocks_or_carries_our_prefix() -> None:
     wider = {"replicationPolicy", "replicaPolicy", "haRoom", "haReplicaRooms", "haAllowedReplicas"}
     wider |= {"haStartFromNewestFile", "haDivergenceRule"}  # beside stock's ha properties, in their style
+    wider |= {"haStartAlone"}
     wider |= {"adminAddresses", "haAllowedNetworks", "httpAllowedNetworks", "logLevel", "logFormat"}
     strangers = {name for name in property_table() if name not in STOCK_PROPERTY_NAMES}
     assert {name for name in strangers if not name.startswith("ringmq")} == wider

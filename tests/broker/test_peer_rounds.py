@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication.group_members import members_of
-from ringmq.broker.replication.peer_rounds import CALLS_MAX, ROUND_MS, PeerRounds
+from ringmq.broker.replication.peer_rounds import ADVICE_STOCK, CALLS_MAX, ROUND_MS, PeerRounds
 from ringmq.ha.epochs import Position
 from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, RoundEnded
 from ringmq.ha.tenure_messages import Group, Showing, answer_body
@@ -146,7 +146,7 @@ def test_name_servers_are_asked_only_on_demand() -> None:
 
 @pytest.mark.parametrize("is_before", [False, True])
 @pytest.mark.parametrize("broker_id", [0, 1])
-def test_a_master_that_does_not_know_the_question_counts_as_stock(broker_id: int, is_before: bool) -> None:
+def test_a_broker_that_does_not_know_the_question_counts_as_stock(broker_id: int, is_before: bool) -> None:
     found = Round(name_servers=NS)
     found.begin(A, uses_name_servers=True)
     if is_before:
@@ -158,8 +158,19 @@ def test_a_master_that_does_not_know_the_question_counts_as_stock(broker_id: int
         found.answered(A, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     events = found.events()
     assert events.pop() == RoundEnded(1, 100, (A,))
-    stock = PeerSeen(Peer(Addresses(A), 0, AS_MASTER, Position(0, 0), is_stock=True), 1)
-    assert events == [] if broker_id else events == [stock]
+    tenure = Tenure(TenureState.SLAVE) if broker_id else AS_MASTER
+    assert events == [PeerSeen(Peer(Addresses(A), broker_id, tenure, Position(0, 0), is_stock=True), 1)]
+    advice = ADVICE_STOCK.format(A)
+    assert found.rounds.advice() == (() if broker_id else (advice,))
+
+
+def test_a_member_that_no_list_names_is_left_to_the_operator() -> None:
+    found = Round(name_servers=NS)
+    found.begin(uses_name_servers=True)
+    found.members(NS, b'0:"%b"' % STRANGER.encode())
+    assert found.events() == [RoundEnded(1, 100, (STRANGER,))]
+    [line] = found.rounds.advice()
+    assert line.startswith("haAllowedNetworks does not name broker 10.9.9.9:10911, which has not been asked")
 
 
 def test_members_are_bounded() -> None:

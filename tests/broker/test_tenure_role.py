@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -386,6 +386,54 @@ def test_a_promotion_that_fails_gives_promises_back(tmp_path: Path) -> None:
     assert (address, json.loads(command.body)["operation"]) == (MASTER.broker, RELEASE)
     assert modes.does(Step.RECEIVE)[-2:] == ["SLAVE 0", "register 0 False"]
     assert "worker write has died" in slave.role.state().failure
+
+
+def restarted(tmp_path: Path, **more: str) -> tuple[Harness, Modes]:
+    """A master of a group that starts after a death."""
+    harness = make_harness({"brokerRole": "SYNC_MASTER", **NAMED, "storePathRootDir": str(tmp_path), **more})
+    harness.plane.watermarks.tenure = Tenure(TenureState.TAKING, OWN_EPOCH).word
+    broker = harness.broker
+    calls, peer_calls = (cast(Any, Calls()) for _ in range(2))
+    record = TenureRecord(True, OWN_EPOCH, Policy("SYNC_MASTER"), peers=(MASTER.broker,))
+    first = FirstRole.of(broker.config)
+    broker.role = TenureRole.of(
+        first, Found(record), broker.identity, broker.live, broker.replication.view, calls, peer_calls, broker.audit
+    )
+    modes = Modes(broker.role)
+    broker.role.begin(START_MS, is_first=True)
+    return harness, modes
+
+
+def test_a_start_as_master_registers_once_its_peers_have_answered(tmp_path: Path) -> None:
+    harness, modes = restarted(tmp_path)
+    role = harness.broker.role
+    assert not role.registers
+    peer = Peer(MASTER, 1, Tenure(TenureState.SLAVE, OWN_EPOCH), Position(OWN_EPOCH, 4096))
+    role.take_question(Question(SHOW, 0, GROUP, peer), HOST, START_MS)  # no answer
+    body: Any = SimpleNamespace(code=0, body=answer_body(Showing(GROUP, peer)))
+    role.rounds.calls.ended.append(Outcome(MASTER.broker, None, body, RequestCode.HA_TENURE))  # type: ignore[attr-defined]
+    role.turn(START_MS)
+    assert modes.does(Step.STAND, Step.WRITE, Step.SERVE)[-2:] == [f"MASTER {OWN_EPOCH}", f"register {OWN_EPOCH} True"]
+    assert role.registers and role.note() == ""
+
+
+def test_a_start_as_master_follows_a_promoted_peer(tmp_path: Path) -> None:
+    harness, modes = restarted(tmp_path)
+    harness.broker.role.take_question(Question(SHOW, 0, GROUP, PEER), HOST, START_MS)
+    assert modes.does(Step.STAND, Step.CLOSE, Step.RECEIVE)[-2:] == [f"SLAVE {EPOCH}", f"register {EPOCH} False"]
+    assert harness.broker.role.registers
+
+
+@pytest.mark.parametrize("alone", ["", "serve", "hold"])
+def test_a_start_alone_serves_or_waits_by_the_property(tmp_path: Path, alone: str) -> None:
+    harness, modes = restarted(tmp_path, haStartAlone=alone)
+    role = harness.broker.role
+    role.turn(START_MS + 1000)
+    if alone == "serve":
+        assert modes.does()[-1] == "STAND" and role.note() == ""
+        return
+    assert not role.registers and modes.does() == []
+    assert f"a start as SYNC_MASTER waits for its peers, and {MASTER.broker} have not answered" in role.note()
 
 
 def ordered(harness: Harness, choice: str, **more: str) -> RoleState:
