@@ -51,8 +51,11 @@ class Scene:
         self.harness.loop.worker_asks.ask(ROLE, KIND, payload, asked_ns, outcomes.append)
         return outcomes
 
-    def turn(self) -> None:
-        self.harness.loop.turn(now())
+    def turn(self) -> int:
+        """The time of the turn, by the clock that `park` takes: later something else may be due."""
+        at_ms = now()
+        self.harness.loop.turn(at_ms)
+        return at_ms
 
 
 @pytest.fixture
@@ -86,14 +89,13 @@ def test_an_answer_wakes_control(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(type(scene.plane), "wait", lambda plane, role, timeout_ms: waits.append(timeout_ms))
     inbox = scene.begin()
     scene.ask()
-    scene.turn()
-    scene.harness.loop.park(now())
+    at_ms = scene.turn()
+    scene.harness.loop.park(at_ms)
     assert len(waits) == 1 and waits[0] <= LOOK_MS
     inbox.answer_role(taken(inbox), b"")
-    scene.harness.loop.park(now())
+    scene.harness.loop.park(at_ms)
     assert len(waits) == 1
-    scene.turn()
-    scene.harness.loop.park(now())
+    scene.harness.loop.park(scene.turn())
     assert len(waits) == 2
 
 
