@@ -142,7 +142,7 @@ class TenureCore(TenureSlave):
         return self._take(self._epoch, now_ms)
 
     def _demote(self, event: Demote, now_ms: int) -> list[Effect]:
-        self._order, self.failure = event, ""
+        self._order, self.failure, self._was_held = event, "", self.state is State.HOLDS
         return self._yield(now_ms)
 
     def _refuse(self, event: Promote | Demote, now_ms: int) -> list[Effect]:
@@ -291,12 +291,19 @@ class TenureCore(TenureSlave):
         return self._perform(State.YIELD_CLOSE, now_ms)
 
     def _slave_not_on_disk(self, event: FileFailed, now_ms: int) -> list[Effect]:
-        """An operator's order can be given up while the disk says master. A higher epoch cannot."""
+        """An operator's order can be given up while the disk says master. A higher epoch cannot.
+
+        A start that waited for its peers waits again: one of them may be a newer master.
+        """
         self._is_sure &= event.is_old_kept
         why = unwritten(event)
         if self._order is not None and self._rival is None and self._is_sure:
             self._epoch = self.record.epoch
-            effects = [Log(why, ERROR), *self._end_order(why), *self._publish(TenureState.TAKING, self._epoch)]
+            effects = [Log(why, ERROR), *self._end_order(why)]
+            if self._was_held:
+                self.failure = why
+                return [*effects, *self._home(now_ms)]
+            effects += self._publish(TenureState.TAKING, self._epoch)
             return [*effects, *self._perform(State.TAKE_JOURNAL, now_ms)]
         return [Log(why, ERROR), *self._settle(State.YIELD_FILE), *self._wake(now_ms, RETRY_MS)]
 
@@ -481,7 +488,7 @@ TRANSITIONS: Table = transitions(
         Cell(
             TenureCore._slave_not_on_disk,
             "writes it again after a pause, or gives an operator's order up",
-            (State.TAKE_JOURNAL, State.ENDED),
+            (State.TAKE_JOURNAL, State.HOLDS, State.ENDED),
         ),
     ),
     (FileFailed, State.ENDED, ignored("the next start goes on by the file")),

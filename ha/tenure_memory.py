@@ -69,6 +69,8 @@ class TenureMemory(Struct):
     _rival: Peer | None = None
     """The peer that has shown the highest epoch above that of the record."""
     _order: Promote | Demote | None = None
+    _was_held: bool = False
+    """The demotion under way was ordered in HOLDS."""
     _round: int = 0
     _answers: dict[str, Peer] = field(default_factory=dict)
     _asked: tuple[str, ...] = ()

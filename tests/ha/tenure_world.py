@@ -144,8 +144,8 @@ class SimulatedBroker:
         self.life = 0
         self.paused_until_ms = 0
         self.fault_rate = 0.0
-        self.next_sync_fails = False
-        """The next record is written, its sync says EIO, and a power cut finds it on the disk."""
+        self.next_failure: FileFailed | None = None
+        """The end of the next write. If its sync says EIO, a power cut finds the new record on the disk."""
         self.last_answer = ""
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -338,10 +338,11 @@ class SimulatedBroker:
         """The file is written, or the disk is full, or a sync has failed."""
         self.writing, disk = None, self.disk
         chance = self.world.random.random() / self.fault_rate if self.fault_rate else 3
-        if self.next_sync_fails:
-            self.next_sync_fails = False
-            disk.seen, disk.synced, disk.has_failed = record, record, True
-            self.step(FileFailed("EIO", is_old_kept=False))
+        if self.next_failure is not None:
+            failure, self.next_failure = self.next_failure, None
+            if not failure.is_old_kept:
+                disk.seen, disk.synced, disk.has_failed = record, record, True
+            self.step(failure)
         elif chance > 2:
             disk.seen = disk.synced = record
             disk.has_failed = False

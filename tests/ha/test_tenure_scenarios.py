@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.ha import tenure_core, tenure_memory, tenure_records, tenure_slave
 from ringmq.ha.epochs import Position
-from ringmq.ha.tenure_events import Effect, FileFailed, Promote, Stream, WriteFile
+from ringmq.ha.tenure_events import Demote, Effect, FileFailed, Promote, Stream, WriteFile
 from ringmq.ha.tenure_memory import Own
 from ringmq.ha.tenure_states import State
 from tests.ha.simulated_world import World
@@ -127,7 +127,7 @@ def a_promotion_whose_sync_has_failed_comes_back() -> Group:
     group = Group()
     group.a.die(has_power_cut=False)
     group.run(400)
-    group.b.next_sync_fails = True
+    group.b.next_failure = FileFailed("EIO", is_old_kept=False)
     group.promote(group.b)
     group.run(300)
     group.isolate(group.b, group.a)
@@ -137,6 +137,23 @@ def a_promotion_whose_sync_has_failed_comes_back() -> Group:
     group.network.cuts.clear()
     group.b.start()
     group.run(2000)
+    return group
+
+
+def a_start_that_waits_cannot_be_demoted() -> Group:
+    """B is the new master, and A starts without a way to it. The disk of A is full when an operator demotes it."""
+    group = Group()
+    group.a.die(has_power_cut=False)
+    group.run(500)
+    group.promote(group.b)
+    group.run(1000)
+    group.isolate(group.a, group.b, group.c)
+    group.a.start()
+    group.run(500)
+    assert group.a.core.state is State.HOLDS
+    group.a.next_failure = FileFailed("no space", is_old_kept=True)
+    group.a.step(Demote())
+    group.run(500)
     return group
 
 
@@ -184,6 +201,19 @@ def _a_failed_sync_is_a_kept_file(patch: Patch) -> None:
     patch.setattr(tenure_core, "TRANSITIONS", cells)
 
 
+def _a_failed_demotion_leads_to_master(patch: Patch) -> None:
+    real = tenure_core.TenureCore._slave_not_on_disk
+
+    def failed(core: Any, event: Any, now_ms: int) -> list[Effect]:
+        core._was_held = False
+        return real(core, event, now_ms)
+
+    cells = dict(tenure_core.TRANSITIONS)
+    cell = cells[State.YIELD_FILE, FileFailed]
+    cells[State.YIELD_FILE, FileFailed] = type(cell)(failed, cell.text, cell.to)
+    patch.setattr(tenure_core, "TRANSITIONS", cells)
+
+
 Story = Callable[[], Group]
 STORIES: list[tuple[Story, Callable[[Patch], None]]] = [
     (an_old_master_starts_beside_a_helper_of_the_new_one, _a_slave_reports_before_its_file),
@@ -191,6 +221,7 @@ STORIES: list[tuple[Story, Callable[[Patch], None]]] = [
     (a_slave_meets_its_old_master_after_its_promise, _an_older_master_is_followed),
     (an_old_master_has_the_longer_log, _a_longer_log_beats_a_newer_epoch),
     (a_promotion_whose_sync_has_failed_comes_back, _a_failed_sync_is_a_kept_file),
+    (a_start_that_waits_cannot_be_demoted, _a_failed_demotion_leads_to_master),
 ]
 
 
@@ -212,5 +243,7 @@ def test_the_stories_end_as_they_should() -> None:
     assert group.b.core.state is State.MASTER and group.a.core.state is State.SLAVE
     group = an_old_master_has_the_longer_log()
     assert "slave b:2 has the log up to" in group.a.last_answer and "rather promote that one" in group.a.last_answer
+    group = a_start_that_waits_cannot_be_demoted()
+    assert group.a.core.state in (State.HOLDS, State.ASKS) and "no space" in group.a.last_answer
     group = a_promotion_whose_sync_has_failed_comes_back()
     assert group.a.core.state is State.MASTER and group.a.core.record.epoch == 0

@@ -112,6 +112,7 @@ WAYS: dict[str, tuple[Own, Found, dict[State, list[Event]]]] = {
         State.UNDO_FILE: [Began(), RoundEnded(1), Promote(), RoundEnded(2), RoundEnded(3), *GO_ON[1:], UNKNOWN],
         State.MASTER: [Began(), HELPER, *GO_ON],
     }),
+    "held": (MASTER_0, AS_MASTER, {State.YIELD_FILE: [Began(), RoundEnded(1), *YIELD[:2]]}),
 }  # fmt: skip
 """Own configuration and file, and the events that lead to a state."""
 
@@ -248,6 +249,8 @@ CASES: list[tuple[str, State, Event, list[type], State, int, tuple[Event, ...]]]
     ("slave", State.YIELD_FILE, WRITTEN, [Order], State.YIELD_CLOSE, 0, ()),
     ("slave", State.YIELD_FILE, KEPT, [Ended, Publish, Order], State.TAKE_JOURNAL, 0, ()),
     ("slave", State.YIELD_FILE, KEPT, [], State.YIELD_FILE, 0, (NEWER,)),
+    ("held", State.YIELD_FILE, KEPT, [Ended, Publish], State.HOLDS, 0, ()),
+    ("held", State.YIELD_FILE, KEPT, [], State.YIELD_FILE, 0, (NEWER,)),
     ("slave", State.YIELD_FILE, UNKNOWN, [], State.YIELD_FILE, 0, ()),
     ("slave", State.YIELD_FILE, UNKNOWN, [MayStop], State.ENDED, 0, (STOP,)),
     ("slave", State.YIELD_FILE, TICK, [], State.YIELD_FILE, LATE_MS, ()),
