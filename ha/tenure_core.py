@@ -77,9 +77,9 @@ class TenureCore(TenureSlave):
         self._published, is_master = event.word, self.record.is_master
         left = None if event.word is None else event.word.state
         self._is_sure &= left is None or event.is_first  # a dead control may have seen a failed sync
-        if left is TenureState.YIELDING:
-            return self._yield(now_ms)
-        if left is TenureState.MASTER and is_master:
+        if left is TenureState.YIELDING or (left is TenureState.MASTER and not is_master):
+            return self._yield(now_ms)  # the file was removed, brokerRole names a slave
+        if left is TenureState.MASTER:
             return self._master(now_ms)
         if is_master:  # a master with a higher epoch may have taken over since
             taking = self._publish(TenureState.TAKING, self.record.epoch)

@@ -135,6 +135,7 @@ CASES: list[tuple[str, State, Event, list[type], State, int, tuple[Event, ...]]]
     ("slave", State.BEGINNING, Began(Tenure(TenureState.SLAVE, 65536)), [Register, Follow], State.SLAVE, 0, ()),
     ("slave", State.BEGINNING, Began(Tenure(TenureState.TAKING, E1)), [Order], State.UNDO_JOURNAL, 0, ()),
     ("slave", State.BEGINNING, Began(Tenure(TenureState.YIELDING, E1)), [Publish, Order], State.YIELD_STAND, 0, ()),
+    ("slave", State.BEGINNING, Began(Tenure(TenureState.MASTER, E1)), [Publish, Order], State.YIELD_STAND, 0, ()),
     ("master", State.BEGINNING, Began(), [Publish, Ask], State.ASKS, 0, ()),
     ("master", State.BEGINNING, Began(Tenure(TenureState.TAKING, 65536)), [Ask], State.ASKS, 0, ()),
     ("master", State.BEGINNING, Began(Tenure(TenureState.MASTER, 65536)), [Register, Ask], State.MASTER, 0, ()),
