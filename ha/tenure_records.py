@@ -105,9 +105,10 @@ def without_promise(record: TenureRecord, epoch: int) -> TenureRecord:
 
 
 def needless_promise(record: TenureRecord, peer: Peer) -> int:
-    """The promised epoch that the peer neither has nor tries to get, in an answer to a question behind the promise. 0 =
-    there is none."""
+    """The promised epoch that the peer neither tries to get nor has reached, in an answer to a question behind the
+    promise. 0 = there is none. A peer with a higher epoch may have been the master of the promised one."""
     for promise in record.promises:
-        if broker_of(promise.epoch) == peer.broker_id and promise.epoch not in (peer.taking, peer.tenure.epoch):
+        is_asker = broker_of(promise.epoch) == peer.broker_id
+        if is_asker and promise.epoch != peer.taking and peer.tenure.epoch < promise.epoch:
             return promise.epoch
     return 0

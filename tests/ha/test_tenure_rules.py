@@ -192,8 +192,9 @@ def test_a_promise_is_needless_once_its_broker_has_given_up() -> None:
             *peer("c:1").values(), *peer("c:1", taking=131074).values(), *peer("c:1", taking=196610).values(),
             Peer(Addresses("c:1"), 2, Tenure(TenureState.MASTER, 131074), OWN),
             Peer(Addresses("d:1"), 3, Tenure(TenureState.SLAVE, 0), OWN),
+            Peer(Addresses("c:1"), 2, Tenure(TenureState.SLAVE, 196610), OWN),  # it was the master of both epochs
         )
-    ] == [131074, 0, 131074, 0, 0]  # fmt: skip
+    ] == [131074, 0, 131074, 0, 0, 0]  # fmt: skip
 
 
 def test_peers_are_few_and_others() -> None:
