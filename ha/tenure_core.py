@@ -93,9 +93,9 @@ class TenureCore(TenureSlave):
             return []
         self._asked = event.asked
         policy = self._policy_of_log()
-        if tenure_rules.may_serve(policy, self.others, len(self._answers), self.own.start_alone):
+        if tenure_rules.may_serve(policy, self._counted, self._answers, self.own.start_alone):
             return self._take(self.record.epoch, now_ms)
-        silent = ", ".join(sorted(set(self.others) - set(self._answers)))
+        silent = ", ".join(sorted(set(self._counted) - set(self._answers)))
         why = f"a start as {policy.broker_role} waits for its peers, and {silent} have not answered: start them, or "
         self.failure = f"{why}make this broker the master with ringmq ha promote"
         return [Log(self.failure, WARNING), *self._home(now_ms)]
@@ -120,7 +120,7 @@ class TenureCore(TenureSlave):
         found = self._losses(event.end)
         if order.is_linked and not found:
             found = ("this broker follows a master that lives, and that may go on to acknowledge messages",)
-        why = self._choose_epoch()
+        why = self._same_id() or self._choose_epoch()
         if order.is_dry_run and not why:
             self._order = None
             return [Plan(self._epoch, found), *self._home(now_ms)]
@@ -157,7 +157,14 @@ class TenureCore(TenureSlave):
 
     def _peer_of_master(self, event: PeerSeen, now_ms: int) -> list[Effect]:
         self._note_peer(event, now_ms)
-        return [] if self._rival is None else self._yield_to(self._rival, now_ms)
+        if self._rival is not None:
+            return self._yield_to(self._rival, now_ms)
+        if not self._is_double(event.peer):
+            return []
+        self._rival = event.peer
+        names = f"{self.own.broker} and {event.peer.addresses.broker}"
+        text = f"brokers {names} are masters of one epoch, so both have brokerId = {self.own.broker_id}: change one"
+        return [Log(text, ERROR), *self._yield_to(self._rival, now_ms)]
 
     # -- to master -----------------------------------------------------------------------------------------------------
 
@@ -366,7 +373,11 @@ TRANSITIONS: Table = transitions(
     (
         PeerSeen,
         (State.ASKS, State.HOLDS, State.MASTER),
-        Cell(TenureCore._peer_of_master, "becomes a slave if the peer has a higher epoch", (State.YIELD_STAND,)),
+        Cell(
+            TenureCore._peer_of_master,
+            "becomes a slave if the peer has a higher epoch, or is a master of the same one",
+            (State.YIELD_STAND,),
+        ),
     ),
     (
         PeerSeen,

@@ -74,6 +74,10 @@ class TenureMemory(Struct):
     _round: int = 0
     _answers: dict[str, Peer] = field(default_factory=dict)
     _asked: tuple[str, ...] = ()
+    _own_names: set[str] = field(default_factory=set)
+    """Other addresses that have answered with the brokerId of this broker, in the last round and its promises."""
+    _meets_itself: bool = False
+    """A question of this broker has come back to it. So an address with its brokerId is an old one of its own."""
     _end: int = 0
     """The end of the own log when `write` took the journal."""
     _published: Tenure | None = None
@@ -84,6 +88,11 @@ class TenureMemory(Struct):
         """The broker ports of the known peers."""
         record = self.record
         return tenure_records.peers_of((record.master.broker, *record.peers, *self._asked), self.own.broker)
+
+    @property
+    def _counted(self) -> tuple[str, ...]:
+        """The known peers, without further addresses of this broker."""
+        return tuple(name for name in self.others if name not in self._own_names)
 
     @property
     def shown(self) -> Tenure:
@@ -115,7 +124,7 @@ class TenureMemory(Struct):
 
     def _losses(self, end: int, epoch: int = 0) -> tuple[str, ...]:
         own = position(self.record.history, end)
-        return tenure_rules.losses(own, self._policy_of_log(), self.others, self._answers, epoch)
+        return tenure_rules.losses(own, self._policy_of_log(), self._counted, self._answers, epoch)
 
     def _policy_of_log(self) -> Policy:
         """The policy under which the last messages of the log were acknowledged."""
@@ -124,6 +133,19 @@ class TenureMemory(Struct):
     def _policy_as_master(self) -> Policy:
         """That of the configuration, if it names a master. Else that of the last master."""
         return self.own.policy if self.own.is_master else self.record.policy
+
+    def _same_id(self) -> str:
+        """The reason why two brokers with one brokerId are not promoted: they would choose the same epochs. "" = there
+        are none."""
+        if not self._own_names or self._meets_itself:
+            return ""
+        names = ", ".join((self.own.broker, *sorted(self._own_names)))
+        return f"{names} have brokerId = {self.own.broker_id}: set another one on each broker of the group"
+
+    def _is_double(self, peer: Peer) -> bool:
+        """True for another master of the own epoch, which both brokers had before they met."""
+        is_other = peer.addresses.broker != self.own.broker and not self._meets_itself
+        return is_other and bool(peer.tenure.epoch) and peer.tenure == Tenure(TenureState.MASTER, self.record.epoch)
 
     # -- parts of effects ----------------------------------------------------------------------------------------------
 
@@ -150,6 +172,8 @@ class TenureMemory(Struct):
 
     def _ask(self, state: State, peers: tuple[str, ...], epoch: int = 0, *, uses_name_servers: bool = False) -> Ask:
         self._round, self._answers = self._round + 1, {}
+        if state is not State.PREPARES:
+            self._own_names, self._meets_itself = set(), False
         self.state, self.due_ms = state, None
         return Ask(self._round, peers, epoch, uses_name_servers)
 

@@ -43,9 +43,15 @@ def copies(policy: Policy) -> int:
     return asked.minimum if asked.auto else asked.need
 
 
-def group_size(policy: Policy, others: Collection[str]) -> int:
-    """The brokers of the group. `others`: those that are known, without this one."""
-    return max(1 + len(others), policy.total_replicas)
+def brokers_of(answers: Mapping[str, Peer]) -> set[int | str]:
+    """The brokers that have answered. One with two addresses counts once."""
+    return {peer.addresses.broker if peer.is_stock else peer.broker_id for peer in answers.values()}
+
+
+def group_size(policy: Policy, others: Collection[str], answers: Mapping[str, Peer]) -> int:
+    """The brokers of the group. `others`: the addresses that are known, without those of this one."""
+    silent = set(others) - set(answers)
+    return max(1 + len(silent) + len(brokers_of(answers)), policy.total_replicas)
 
 
 def losses(
@@ -57,7 +63,7 @@ def losses(
     they have not yet.
     """
     found = []
-    helpers = 0
+    helpers: set[int] = set()
     for address, peer in sorted(answers.items()):
         if peer.tenure.state is TenureState.MASTER:
             kind = "stock master" if peer.is_stock else "master"
@@ -70,23 +76,23 @@ def losses(
                 f"up to {own.offset} of epoch {own.epoch}: rather promote that one"
             )
         elif not peer.is_stock and (not epoch or peer.promised == epoch):
-            helpers += 1
-    size, held_by = group_size(policy, others), copies(policy)
-    if 1 + helpers <= size - held_by and not found:
+            helpers.add(peer.broker_id)
+    size, held_by = group_size(policy, others, answers), copies(policy)
+    if 1 + len(helpers) <= size - held_by and not found:
         silent = ", ".join(sorted(set(others) - set(answers))) or "brokers that are not known"
         found.append(
-            f"{1 + helpers} of {size} brokers agree, and {policy.broker_role} keeps a message on {held_by}: messages "
+            f"{1 + len(helpers)} of {size} brokers agree, and {policy.broker_role} keeps a message on {held_by}: messages "
             f"behind offset {own.offset} may be on others alone ({silent})"
         )
     return tuple(found)
 
 
-def may_serve(policy: Policy, others: Collection[str], answered: int, start_alone: str) -> bool:
-    """True if a start as master may serve after `answered` peers have shown no higher epoch.
+def may_serve(policy: Policy, others: Collection[str], answers: Mapping[str, Peer], start_alone: str) -> bool:
+    """True if a start as master may serve after these answers, none of which shows a higher epoch.
 
     A master with a higher epoch may exist beyond them. It acknowledges nothing without one of them, if there are
     enough. A broker of a group without others serves at once.
     """
-    size = group_size(policy, others)
+    size = group_size(policy, others, answers)
     holds = start_alone == HOLD or (start_alone == BY_POLICY and policy.broker_role == "SYNC_MASTER")
-    return not holds or size == 1 or answered >= max(1, size - copies(policy))
+    return not holds or size == 1 or len(brokers_of(answers)) >= max(1, size - copies(policy))

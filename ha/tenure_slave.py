@@ -87,11 +87,14 @@ class TenureSlave(TenureMemory):
     # -- peers and promises --------------------------------------------------------------------------------------------
 
     def _note_peer(self, event: PeerSeen, now_ms: int) -> list[Effect]:
-        peer = event.peer
+        peer, name = event.peer, event.peer.addresses.broker
         shown = (peer.tenure.epoch, peer.taking, peer.promised)
         self._seen = max((self._seen, *(epoch for epoch in shown if epoch != self.taking)))
-        if self._is_answer(event):
-            self._answers[peer.addresses.broker] = peer
+        self._meets_itself |= name == self.own.broker
+        if self._is_answer(event) and peer.broker_id == self.own.broker_id and not peer.is_stock:
+            self._own_names.add(name)
+        elif self._is_answer(event):
+            self._answers[name] = peer
         if peer.tenure.epoch > (self._rival.tenure.epoch if self._rival else self.record.epoch):
             self._rival = peer
         return []

@@ -118,6 +118,39 @@ def test_the_next_epoch_is_above_each_one_that_was_seen() -> None:
     assert asked[-1] == Ask(2, (), 10 << 16 | 1)
 
 
+@pytest.mark.parametrize("is_dry_run", [True, False])
+def test_a_broker_that_shares_its_id_is_not_promoted(is_dry_run: bool) -> None:
+    core = follower()
+    (asked,) = steps(core, Promote(is_dry_run=is_dry_run))
+    assert isinstance(asked, Ask)
+    double = PeerSeen(Peer(Addresses("c:1"), 1, Tenure(TenureState.SLAVE), Position(0, 0)), asked.round)
+    (ended, *_) = steps(core, double, RoundEnded(asked.round, 4096))
+    assert ended == Ended("b:1, c:1 have brokerId = 1: set another one on each broker of the group")
+    assert steps(core, Promote(), RoundEnded(2, 4096))[-1] == Ask(3, (), E1)  # the other one was stopped
+
+
+def test_a_broker_that_meets_itself_shares_its_id_with_no_other() -> None:
+    """Its question has reached an address that it had before."""
+    core = follower()
+    steps(core, Promote(), PeerSeen(core.describe(B, 4096, is_linked=False)))
+    itself = PeerSeen(core.describe(Addresses("b:9"), 4096, is_linked=False), 1)
+    assert steps(core, itself, RoundEnded(1, 4096, ("b:9",)))[-1] == Ask(2, (), E1)
+    assert steps(core, RoundEnded(2, 4096))[0] == Publish(Tenure(TenureState.TAKING, E1))
+
+
+def test_two_masters_of_one_epoch_both_make_way() -> None:
+    core = TenureCore.of(OWN, Found(TenureRecord(True, E1, SYNC, A, ("a:1",))))
+    master = Tenure(TenureState.MASTER, E1)
+    steps(core, Began(master))
+    assert steps(core, PeerSeen(core.describe(B, 100, is_linked=False))) == []  # its own question
+    assert steps(core, PeerSeen(Peer(Addresses("b:9"), 1, master, Position(E1, 100)), 1)) == []
+    core.step(Tick(), 1000)
+    assert steps(core, PeerSeen(Peer(Addresses("c:1"), 1, master, Position(E1, 90)))) == [
+        Publish(Tenure(TenureState.YIELDING, E1)), Order(Step.STAND),
+    ]  # fmt: skip
+    assert "broker c:1 has epoch 65537, this one 65537" in core.failure
+
+
 def test_a_broker_whose_id_fits_into_no_epoch_is_not_promoted() -> None:
     core = TenureCore.of(Own("b:1", BROKER_ID_MAX + 1, is_master=False), Found())
     assert steps(core, Began(), Promote()) == [Refuse("brokerId = 65536 cannot be part of an epoch, at most 65535 can")]
@@ -135,6 +168,15 @@ def test_a_start_that_waits_says_for_whom() -> None:
     assert steps(core, helper, RoundEnded(2, 100)) == [Order(Step.STAND)]
     settled = steps(core, *(StepDone(step) for step in (Step.STAND, Step.WRITE, Step.SERVE)))
     assert settled[0] == Publish(Tenure(TenureState.MASTER, 65536))  # the file says so already
+
+
+def test_a_start_does_not_count_itself() -> None:
+    """Its file has a peer with the brokerId of this broker: it had another address before."""
+    core = TenureCore.of(Own("a:1", 0, True, SYNC), Found(TenureRecord(True, 65536, SYNC, peers=("a:9",))))
+    steps(core, Began())
+    itself = Peer(Addresses("a:9"), 0, Tenure(TenureState.TAKING, 65536), Position(0, 0))
+    assert steps(core, PeerSeen(itself, 1), RoundEnded(1, asked=("b:1",))) == []
+    assert core.state is State.HOLDS and "b:1 have not answered" in core.failure and "a:9" not in core.failure
 
 
 def test_the_policy_of_a_configured_master_is_its_own() -> None:

@@ -22,6 +22,7 @@ from ringmq.store.tenure_file import (
 
 SYNC, ASYNC = Policy("SYNC_MASTER"), Policy("ASYNC_MASTER")
 OWN = Position(65537, 1000)
+AS_SLAVE = Tenure(TenureState.SLAVE)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,18 @@ def test_the_copies_of_an_acknowledged_message(policy: Policy, count: int) -> No
 
 
 def test_the_policy_may_know_more_brokers_than_the_file() -> None:
-    assert group_size(SYNC, ("a:1",)) == 2
-    assert group_size(Policy("SYNC_MASTER", total_replicas=3), ("a:1",)) == 3
+    assert group_size(SYNC, ("a:1",), {}) == 2
+    assert group_size(Policy("SYNC_MASTER", total_replicas=3), ("a:1",), {}) == 3
+
+
+def test_a_broker_with_two_addresses_counts_once() -> None:
+    both = {**peer("a:1"), **peer("a:9")}
+    assert group_size(SYNC, ("a:1", "a:9", "c:1"), both) == 3
+    assert not may_serve(Policy("SYNC_MASTER", total_replicas=4), (), both, "")
+    (text,) = losses(OWN, Policy("ASYNC_MASTER", total_replicas=3), tuple(both), both)
+    assert "2 of 3 brokers agree" in text
+    stock = {**peer("a:1", is_stock=True), **peer("c:1", is_stock=True)}  # their brokerIds are those of name servers
+    assert group_size(SYNC, tuple(stock), stock) == 3
 
 
 def peer(name: str, *, at: Position = OWN, state: TenureState = TenureState.SLAVE, **given: Any) -> dict[str, Peer]:
@@ -111,7 +122,8 @@ def test_what_a_promotion_may_lose(
 def test_the_answers_that_a_start_waits_for(
     policy: Policy, others: tuple[str, ...], answered: int, start_alone: str, serves: bool
 ) -> None:
-    assert may_serve(policy, others, answered, start_alone) == serves
+    answers = {name: Peer(Addresses(name), number, AS_SLAVE, OWN) for number, name in enumerate(others[:answered], 5)}
+    assert may_serve(policy, others, answers, start_alone) == serves
 
 
 RECORD = TenureRecord(

@@ -95,7 +95,7 @@ def _a_promise_is_forgotten_by_a_restart(patch: Patch) -> None:
 
 
 def _silent_brokers_do_not_count(patch: Patch) -> None:
-    patch.setattr(tenure_rules, "group_size", lambda policy, others: 1)
+    patch.setattr(tenure_rules, "group_size", lambda *_: 1)
 
 
 def _longer_logs_do_not_count(patch: Patch) -> None:
