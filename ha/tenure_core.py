@@ -62,10 +62,11 @@ class TenureCore(TenureSlave):
     def of(cls, own: Own, found: Found) -> TenureCore:
         """The core of a broker that has found this file."""
         if found.record is not None:
-            return cls(own, found.record, _has_file=True, _is_sure=found.is_sure)
+            knows_policy = tenure_records.knows_policy(found.record, own.broker_id)
+            return cls(own, found.record, _has_file=True, _is_sure=found.is_sure, _knows_policy=knows_policy)
         copied = found.copied or TenureRecord(is_master=False)
         record = TenureRecord(own.is_master, policy=own.policy, history=copied.history)
-        return cls(own, record, _seen=tenure_records.floor(copied))
+        return cls(own, record, _seen=tenure_records.floor(copied), _knows_policy=own.is_master)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of one event, in order."""
@@ -118,8 +119,8 @@ class TenureCore(TenureSlave):
             return []
         self._asked = event.asked
         found = self._losses(event.end)
-        if order.is_linked and not found:
-            found = ("this broker follows a master that lives, and that may go on to acknowledge messages",)
+        if order.is_linked and not any(peer.tenure.state is TenureState.MASTER for peer in self._answers.values()):
+            found = (tenure_rules.FOLLOWS_LIVING, *found)
         why = self._same_id() or self._choose_epoch()
         if order.is_dry_run and not why:
             self._order = None
@@ -199,7 +200,7 @@ class TenureCore(TenureSlave):
         epoch = self.record.epoch
         if self._rival is not None and self._rival.tenure.epoch > epoch:
             return self._yield_to(self._rival, now_ms)
-        self._rival, self.taking, self.failure = None, 0, ""
+        self._rival, self.taking, self.failure, self._knows_policy = None, 0, "", True
         published = [*self._publish(TenureState.MASTER, epoch), Register(True, epoch), *self._end_order()]
         return [*published, *self._settle(State.MASTER), *self._announce(now_ms)]
 

@@ -54,6 +54,8 @@ class TenureMemory(Struct):
     due_ms: int | None = None
     """Time of the next Tick that matters."""
     _has_file: bool = False
+    _knows_policy: bool = False
+    """The record has the policy and the peers of the last master."""
     _is_sure: bool = True
     """False: the disk may have another record."""
     _epoch: int = 0
@@ -123,8 +125,8 @@ class TenureMemory(Struct):
         return ""
 
     def _losses(self, end: int, epoch: int = 0) -> tuple[str, ...]:
-        own = position(self.record.history, end)
-        return tenure_rules.losses(own, self._policy_of_log(), self._counted, self._answers, epoch)
+        own, is_known = position(self.record.history, end), self._knows_policy
+        return tenure_rules.losses(own, self._policy_of_log(), self._counted, self._answers, epoch, is_known=is_known)
 
     def _policy_of_log(self) -> Policy:
         """The policy under which the last messages of the log were acknowledged."""

@@ -61,14 +61,26 @@ def as_follower(record: TenureRecord, event: Accepted, own: str) -> TenureRecord
     )
 
 
+def knows_policy(record: TenureRecord, broker_id: int) -> bool:
+    """True if the record of a new control has the policy of the last master.
+
+    A slave notes no master of RocketMQ, and none of epoch 0 while it has no file.
+    """
+    return record.is_master or not _may_follow_stock(record, broker_id)
+
+
+def _may_follow_stock(record: TenureRecord, broker_id: int) -> bool:
+    """True if no other broker has been promoted since the configuration named a master, or since this one was it."""
+    return record.epoch == 0 or broker_of(record.epoch) == broker_id
+
+
 def why_not_followed(record: TenureRecord, event: Accepted, broker_id: int) -> str:
     """The reason why a slave does not follow the master that has accepted it. "" = it does.
 
     A stock master has no epoch. A slave that was the last master itself follows it: an operator has demoted it.
     """
     if event.is_stock:
-        is_own = record.epoch == 0 or broker_of(record.epoch) == broker_id
-        if is_own and not record.promises:
+        if _may_follow_stock(record, broker_id) and not record.promises:
             return ""
         return f"stock master {event.master.broker} has no epoch, this broker knows epoch {floor(record)}"
     if event.epoch < floor(record):

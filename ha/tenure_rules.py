@@ -17,6 +17,8 @@ from ringmq.ha.tenure_events import Peer
 from ringmq.ipc.tenure import TenureState
 from ringmq.store.tenure_file import Policy
 
+FOLLOWS_LIVING = "this broker follows a master that lives, and that may go on to acknowledge messages"
+UNKNOWN_POLICY = "no RingMQ master has accepted this broker since its worker control began"
 SERVE = "serve"
 HOLD = "hold"
 BY_POLICY = ""
@@ -55,14 +57,21 @@ def group_size(policy: Policy, others: Collection[str], answers: Mapping[str, Pe
 
 
 def losses(
-    own: Position, policy: Policy, others: Collection[str], answers: Mapping[str, Peer], epoch: int = 0
+    own: Position,
+    policy: Policy,
+    others: Collection[str],
+    answers: Mapping[str, Peer],
+    epoch: int = 0,
+    *,
+    is_known: bool = True,
 ) -> tuple[str, ...]:
     """Sentences about messages that a promotion may lose. None: it loses no acknowledged message.
 
     others: the broker ports of the group. answers: broker port -> peer. epoch: peers have been asked to promise it, 0:
-    they have not yet.
+    they have not yet. is_known: the policy is that of the last master. Else that one may be a further broker, and may
+    have kept messages alone.
     """
-    found = []
+    found: list[str] = []
     helpers: set[int] = set()
     for address, peer in sorted(answers.items()):
         if peer.tenure.state is TenureState.MASTER:
@@ -78,11 +87,18 @@ def losses(
         elif not peer.is_stock and (not epoch or peer.promised == epoch):
             helpers.add(peer.broker_id)
     size, held_by = group_size(policy, others, answers), copies(policy)
+    if not is_known:
+        size, held_by = max(2, size), 1
     if 1 + len(helpers) <= size - held_by and not found:
         silent = ", ".join(sorted(set(others) - set(answers))) or "brokers that are not known"
+        keeper = policy.broker_role if is_known else "perhaps the last master"
         found.append(
-            f"{1 + len(helpers)} of {size} brokers agree, and {policy.broker_role} keeps a message on {held_by}: messages "
+            f"{1 + len(helpers)} of {size} brokers agree, and {keeper} keeps a message on {held_by}: messages "
             f"behind offset {own.offset} may be on others alone ({silent})"
+        )
+    if not is_known:
+        found.append(
+            f"{UNKNOWN_POLICY}: the policy of the last one is not known, and this broker would be {policy.broker_role}"
         )
     return tuple(found)
 

@@ -63,11 +63,13 @@ class TenureSlave(TenureMemory):
         if why:
             return [Reject(why), Log(why, WARNING)]
         if event.is_stock:
+            self._knows_policy = False
             return [Stream()]
         record = tenure_records.as_follower(self.record, event, self.own.broker)
         if not event.epoch and not self._has_file:
             self.record = record
         if record == self.record and self._is_sure:
+            self._knows_policy = True
             return [Stream()]
         self._then, self._else = (Stream(),), (Reject("the tenure file cannot be written"),)
         return [self._write(State.NOTES, record)]
@@ -78,6 +80,7 @@ class TenureSlave(TenureMemory):
 
     def _noted(self, event: FileWritten, now_ms: int) -> list[Effect]:
         self._took()
+        self._knows_policy |= Stream() in self._then
         return [*self._then, *self._as_slave(now_ms)]
 
     def _not_noted(self, event: FileFailed, now_ms: int) -> list[Effect]:

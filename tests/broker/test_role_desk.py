@@ -7,6 +7,7 @@ import pytest
 from ringmq.broker.replication.role_desk import RoleBusyError, RoleDesk, Standing
 from ringmq.ha.tenure_core import TenureCore
 from ringmq.ha.tenure_events import (
+    Accepted,
     Began,
     Changed,
     Effect,
@@ -37,6 +38,7 @@ TAKES = [
 def slave() -> RoleDesk:
     core = TenureCore.of(Own("b:1", 1, is_master=False, policy=Policy("SYNC_MASTER")), Found())
     core.step(Began(), 0)
+    core.step(Accepted(Addresses("a:1"), policy=Policy("SYNC_MASTER")), 0)
     return RoleDesk("broker-a", core, AuditTrail(), Tenure(TenureState.SLAVE))
 
 

@@ -22,10 +22,10 @@ def ha(group: Group, command: str, address: str, *more: str) -> Result:
     return CliRunner().invoke(main, ["ha", command, "--broker", address, "-n", group.namesrv, *more])
 
 
-def changed(group: Group, command: str, address: str) -> None:
+def changed(group: Group, command: str, address: str, *more: str) -> None:
     """The command, again and again until it is done: a busy machine may be silent for longer than a round of
     questions."""
-    wait_until(lambda: not ha(group, command, address).exit_code, command)
+    wait_until(lambda: not ha(group, command, address, *more).exit_code, command)
 
 
 def send(address: str, *bodies: bytes) -> None:
@@ -71,7 +71,9 @@ def test_a_slave_of_a_stock_master_is_promoted_and_stock_follows(behind_stock: G
     )
     assert ha(group, "promote", slave.address).exit_code == 1
     group.master.stop()
-    changed(group, "promote", slave.address)
+    refused = ha(group, "promote", slave.address)
+    assert refused.exit_code == 1 and "the policy of the last one is not known" in refused.stderr
+    changed(group, "promote", slave.address, "--accept-loss")
     send(slave.address, b"3")
     group.master.start(brokerRole="SLAVE", brokerId=2)
     send(slave.address, b"4")

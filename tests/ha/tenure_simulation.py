@@ -21,6 +21,7 @@ from itertools import count
 
 from ringmq.ha.tenure_events import Demote, Promote, Stop
 from ringmq.ha.tenure_memory import Own
+from ringmq.ha.tenure_rules import UNKNOWN_POLICY
 from ringmq.ha.tenure_states import State
 from ringmq.ipc.tenure import TenureState
 from tests.ha.simulated_world import World
@@ -179,14 +180,16 @@ class TenureSimulation:
             broker.fault_rate, broker.paused_until_ms = 0.0, 0
 
     def _help(self) -> None:
-        """Start the dead. Without a master, promote the broker with the greatest log."""
+        """Start the dead. Without a master, promote the broker with the greatest log. All brokers answer by now, so it
+        loses nothing if only the policy of the last master is not known."""
         for broker in self.brokers:
             broker.start()
         states = {broker.core.state for broker in self.brokers if broker.alive}
         if states <= {State.SLAVE, State.HOLDS, State.NOTES}:
             self.ledger.count("helped")
             best = max(self.brokers, key=lambda broker: broker.describe().position)
-            best.step(Promote(accepts_loss=self.ledger.may_lose, is_linked=best.to_master is not None))
+            accepts = self.ledger.may_lose or best.last_answer.startswith(UNKNOWN_POLICY)
+            best.step(Promote(accepts_loss=accepts, is_linked=best.to_master is not None))
 
     # -- what became of it ---------------------------------------------------------------------------------------------
 

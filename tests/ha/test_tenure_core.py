@@ -36,6 +36,7 @@ from ringmq.ha.tenure_events import (
     WriteFile,
 )
 from ringmq.ha.tenure_memory import Own
+from ringmq.ha.tenure_rules import UNKNOWN_POLICY
 from ringmq.ha.tenure_states import State
 from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.store.tenure_file import Addresses, EpochStart, Found, Policy, Promise, TenureRecord
@@ -108,6 +109,46 @@ def test_a_running_stream_is_a_master_that_lives() -> None:
     core = follower()
     (ended, *_) = steps(core, Promote(is_linked=True), RoundEnded(1, 4096))
     assert ended == Ended("this broker follows a master that lives, and that may go on to acknowledge messages")
+
+
+ACCEPTED, STOCK = Accepted(A, policy=SYNC), Accepted(A, is_stock=True)
+DEMOTED = [Demote(), StepDone(Step.STAND), FileWritten(), StepDone(Step.CLOSE), StepDone(Step.RECEIVE)]
+
+
+@pytest.mark.parametrize(
+    ("record", "before", "is_known"),
+    [
+        (None, [Began()], False),
+        (None, [Began(Tenure(TenureState.SLAVE))], False),  # a new control, perhaps beside a link
+        (None, [Began(), ACCEPTED], True),
+        (None, [Began(), STOCK], False),
+        (None, [Began(), ACCEPTED, STOCK], False),
+        (TenureRecord(False, 65536, SYNC, A, ("a:1",)), [Began()], True),
+        (TenureRecord(False, promises=(Promise(3 << 16, "c:1"),)), [Began()], False),
+        (TenureRecord(False, 65537, SYNC), [Began()], False),  # a demoted one may have followed a stock master
+        (TenureRecord(False, 65537, SYNC), [Began(), Accepted(A, 2 << 16, policy=SYNC), FileWritten()], True),
+        (TenureRecord(True, 65537, SYNC), [Began(Tenure(TenureState.MASTER, 65537)), *DEMOTED], True),
+    ],
+)
+def test_a_broker_knows_the_policy_of_the_last_master_or_says_so(
+    record: TenureRecord | None, before: list[Event], is_known: bool
+) -> None:
+    core = TenureCore.of(OWN, Found(record))
+    (asked,) = steps(core, *before, Promote(is_dry_run=True))
+    assert isinstance(asked, Ask)
+    (plan, *_) = steps(core, RoundEnded(asked.round, 4096))
+    assert isinstance(plan, Plan)
+    assert is_known is not any(UNKNOWN_POLICY in line for line in plan.losses)
+    if record is None and not is_known:
+        assert plan.losses[-1].endswith(f", and this broker would be {core.record.policy.broker_role}")
+        assert plan.losses[0].startswith("1 of 2 brokers agree, and perhaps the last master keeps a message on 1: ")
+
+
+def test_a_living_master_is_named_beside_other_losses() -> None:
+    core = TenureCore.of(OWN, Found())
+    (plan, *_) = steps(core, Began(), Promote(is_linked=True, is_dry_run=True), RoundEnded(1, 4096))
+    assert isinstance(plan, Plan) and len(plan.losses) == 3
+    assert "this broker follows a master that lives" in plan.losses[0]
 
 
 def test_the_next_epoch_is_above_each_one_that_was_seen() -> None:
@@ -195,7 +236,7 @@ def test_a_copied_store_has_the_history_of_its_log_and_no_role() -> None:
     steps(core, Began())
     shown = core.describe(B, 60, is_linked=False)
     assert (shown.tenure, shown.position) == (Tenure(TenureState.SLAVE), Position(9 << 16, 60))
-    assert steps(core, Promote(), RoundEnded(1, 60))[-1] == Ask(2, (), 12 << 16 | 1)
+    assert steps(core, Promote(accepts_loss=True), RoundEnded(1, 60))[-1] == Ask(2, (), 12 << 16 | 1)
 
 
 def test_a_promise_is_on_the_disk_before_it_is_given() -> None:
