@@ -121,6 +121,8 @@ class TenureCore(TenureSlave):
         found = self._losses(event.end)
         if order.is_linked and not any(peer.tenure.state is TenureState.MASTER for peer in self._answers.values()):
             found = (tenure_rules.FOLLOWS_LIVING, *found)
+        if not order.names_peers:
+            found = (*found, tenure_rules.UNNAMED_PEERS)
         why = self._same_id() or self._choose_epoch()
         if order.is_dry_run and not why:
             self._order = None

@@ -57,11 +57,12 @@ class Began(Struct, frozen=True):
 
 class Promote(Struct, frozen=True):
     """An operator's order. obstacles: reasons why this store cannot be a master's now, such as a failed fsync.
-    is_linked: the stream from a master runs."""
+    is_linked: the stream from a master runs. names_peers: haAllowedNetworks is not empty."""
 
     accepts_loss: bool = False
     is_dry_run: bool = False
     is_linked: bool = False
+    names_peers: bool = True
     obstacles: tuple[str, ...] = ()
 
 

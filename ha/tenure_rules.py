@@ -18,6 +18,10 @@ from ringmq.ipc.tenure import TenureState
 from ringmq.store.tenure_file import Policy
 
 FOLLOWS_LIVING = "this broker follows a master that lives, and that may go on to acknowledge messages"
+UNNAMED_PEERS = (
+    "haAllowedNetworks is empty: no broker of the group is asked, and an old master that comes back does not learn of "
+    "this one, so both may acknowledge messages"
+)
 UNKNOWN_POLICY = "no RingMQ master has accepted this broker since its worker control began"
 SERVE = "serve"
 HOLD = "hold"

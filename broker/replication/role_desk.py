@@ -22,10 +22,11 @@ class RoleBusyError(Exception):
 
 class Standing(Struct, frozen=True):
     """This broker at the moment of an order. obstacles: reasons why its store cannot be a master's, such as a failed
-    fsync. is_linked: the stream from a master runs."""
+    fsync. is_linked: the stream from a master runs. names_peers: haAllowedNetworks is not empty."""
 
     obstacles: tuple[str, ...] = ()
     is_linked: bool = False
+    names_peers: bool = True
 
 
 class RoleDesk(Struct):
@@ -62,6 +63,7 @@ class RoleDesk(Struct):
             accepts_loss=accepts_loss,
             is_dry_run=choice == PLAN,
             is_linked=standing.is_linked,
+            names_peers=standing.names_peers,
             obstacles=standing.obstacles,
         )
         return self.core.step(event, now_ms)

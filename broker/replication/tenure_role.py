@@ -216,7 +216,7 @@ class TenureRole(Struct):
     def take_order(self, choice: str, actor: Actor, obstacles: tuple[str, ...], now_ms: int, *, accepts: bool) -> None:
         """An operator's order (270009). obstacles: reasons why the store cannot be a master's. accepts: a loss. Raises
         RoleBusyError."""
-        standing = Standing(obstacles, self.is_linked)
+        standing = Standing(obstacles, self.is_linked, bool(self.live.config.ha_allowed_networks))
         self._perform(self.desk.take_order(choice, actor, standing, now_ms, accepts_loss=accepts), now_ms)
 
     def state(self) -> RoleState:

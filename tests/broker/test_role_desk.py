@@ -108,6 +108,13 @@ def test_a_running_stream_is_told() -> None:
     assert "follows a master that lives" in desk.state().losses[0]
 
 
+def test_an_empty_list_is_told() -> None:
+    desk = slave()
+    order(desk, PLAN, Standing(names_peers=False))
+    happen(desk, RoundEnded(1, 4096))
+    assert "haAllowedNetworks is empty" in desk.state().losses[-1]
+
+
 def test_the_audit_names_the_operator_or_the_broker_itself() -> None:
     desk = slave()
     order(desk, PROMOTE)

@@ -370,6 +370,14 @@ def test_a_master_makes_way_for_a_higher_epoch(tmp_path: Path, caplog: pytest.Lo
     assert slave.link.orders[-1] == f"follow {MASTER.broker}"
 
 
+@pytest.mark.parametrize("networks", ["", HOST])
+def test_without_a_list_an_old_master_learns_nothing(tmp_path: Path, networks: str) -> None:
+    slave = Slave(tmp_path, haAllowedNetworks=networks)
+    slave.role.take_order(PROMOTE, OPERATOR, (), START_MS, accepts=False)
+    slave.role.turn(START_MS)
+    assert ("haAllowedNetworks is empty" in slave.role.state().failure) is not bool(networks)
+
+
 def test_a_promotion_that_fails_gives_promises_back(tmp_path: Path) -> None:
     known = TenureRecord(False, master=MASTER, peers=(MASTER.broker,))
     slave = Slave(tmp_path, Found(known), **NAMED)

@@ -151,6 +151,14 @@ def test_a_living_master_is_named_beside_other_losses() -> None:
     assert "this broker follows a master that lives" in plan.losses[0]
 
 
+def test_a_promotion_without_a_list_has_to_be_accepted() -> None:
+    core = follower()
+    (ended, *_) = steps(core, Promote(names_peers=False), RoundEnded(1, 4096))
+    assert isinstance(ended, Ended) and ended.failure.startswith("haAllowedNetworks is empty: no broker of the group")
+    asked = steps(core, Promote(names_peers=False, accepts_loss=True), RoundEnded(2, 4096))
+    assert asked[-1] == Ask(3, (), E1)
+
+
 def test_the_next_epoch_is_above_each_one_that_was_seen() -> None:
     core = follower()
     for taking, promised in ((7 << 16, 0), (0, 9 << 16 | 3)):
