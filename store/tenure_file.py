@@ -40,6 +40,7 @@ FILE_BYTES_MAX = 65_536
 PEERS_MAX = 16
 """Other brokers of a group: a replication port has as many places."""
 PROMISES_MAX = 8
+ADDRESS_CHARS_MAX = 300
 HISTORY_MAX = 64
 """Epochs of a log that are kept, the newest ones."""
 EPOCH_MAX = (1 << 56) - 1
@@ -47,7 +48,7 @@ EPOCH_MAX = (1 << 56) - 1
 _Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
 _Offset = Annotated[int, Meta(ge=0, le=1 << 62)]
 _Count = Annotated[int, Meta(ge=1, le=1 << 16)]
-_Address = Annotated[str, Meta(max_length=300)]
+_Address = Annotated[str, Meta(max_length=ADDRESS_CHARS_MAX)]
 
 
 class Policy(Struct, frozen=True, rename="camel"):
@@ -169,12 +170,13 @@ def _version(value: Any) -> int:
 
 
 def write_tenure(root: Path, owner: Owner, record: TenureRecord) -> None:
-    """Write the file durably. Raises UnsyncedTenureError, and OSError if the old file is still there."""
+    """Write the file durably. Raises UnsyncedTenureError, and OSError if the old file is still there. A record that no
+    start could read is an OSError, too."""
     path = root / layout.CONFIG / TENURE_FILE
+    data = _readable(owner, record)
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"version": VERSION, "owner": msgspec.to_builtins(owner), **msgspec.to_builtins(record)}
     temporary = path.with_name(TENURE_FILE + ".tmp")
-    write_new_file(temporary, msgspec.json.encode(content))
+    write_new_file(temporary, data)
     passed("tenure-written")
     temporary.replace(path)
     passed("tenure-replaced")
@@ -183,6 +185,21 @@ def write_tenure(root: Path, owner: Owner, record: TenureRecord) -> None:
     except OSError as error:
         raise UnsyncedTenureError(error.errno, error.strerror, str(path.parent)) from error
     passed("tenure-synced")
+
+
+def _readable(owner: Owner, record: TenureRecord) -> bytes:
+    """The content of the file, once it has been decoded as `read_tenure` does. Raises OSError."""
+    try:
+        content = {"version": VERSION, "owner": msgspec.to_builtins(owner), **msgspec.to_builtins(record)}
+        data = msgspec.json.encode(content)
+        value = msgspec.json.decode(data)
+        msgspec.convert(value["owner"], Owner)
+        msgspec.convert(value, TenureRecord)
+    except ValueError as error:
+        raise OSError(f"this record cannot be kept: {error}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise OSError(f"this record has {len(data)} bytes, at most {FILE_BYTES_MAX} are read")
+    return data
 
 
 def _sync(path: Path) -> None:

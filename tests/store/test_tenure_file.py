@@ -197,6 +197,31 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_tenure(tmp_path, OWNER) == Found(RECORD)
 
 
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (TenureRecord(False, peers=("h" * 301,)), r"length <= 300 - at `\$\.peers"),
+        (TenureRecord(False, master=Addresses("\ud800:1")), "surrogates not allowed"),
+        (TenureRecord(False, epoch=1 << 56), r"<= 72057594037927935 - at `\$\.epoch`"),
+        (TenureRecord(False, policy=Policy(ha_allowed_networks="9" * 16_385)), r"\$\.policy\.haAllowedNetworks"),
+    ],
+)
+def test_a_record_that_no_start_could_read_leaves_the_old_file(tmp_path: Path, record: TenureRecord, why: str) -> None:
+    write_tenure(tmp_path, OWNER, RECORD)
+    with pytest.raises(OSError, match=f"this record cannot be kept: .*{why}") as raised:
+        write_tenure(tmp_path, OWNER, record)
+    assert not isinstance(raised.value, UnsyncedTenureError)
+    assert read_tenure(tmp_path, OWNER) == Found(RECORD)
+
+
+def test_a_record_that_is_too_large_leaves_the_old_file(tmp_path: Path) -> None:
+    write_tenure(tmp_path, OWNER, RECORD)
+    owner = Owner("c" * tenure_file.FILE_BYTES_MAX, OWNER.broker_name, OWNER.broker_id)
+    with pytest.raises(OSError, match="at most 65536 are read"):
+        write_tenure(tmp_path, owner, RECORD)
+    assert read_tenure(tmp_path, OWNER) == Found(RECORD)
+
+
 def test_a_failed_sync_of_the_folder_says_that_either_file_may_be_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
