@@ -146,7 +146,7 @@ def _call(client: BrokerClient, job: _Job) -> Outcome:
 def _ask(client: BrokerClient, command: RemotingCommand, job: _Job) -> Outcome:
     try:
         answer = client.ask(command, job.timeout_ms, if_connected=job.if_connected)
-    except (OSError, RemotingError) as error:
+    except (OSError, RemotingError, ValueError) as error:  # ValueError: a host that is no name
         return Outcome(client.address, str(error) or type(error).__name__, None, command.code)
     error_text = f"answered {answer.code}: {answer.remark}" if answer.code else None
     return Outcome(client.address, error_text, answer, command.code)

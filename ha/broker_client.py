@@ -10,15 +10,15 @@ from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, encode_fra
 from ringmq.remoting.frame import FrameDecoder
 
 RECEIVE_BYTES = 262_144
+PORT_MAX = 65_535
+PORT_CHARS_MAX = 5
 
 
 class BrokerClient:
     """A connection to `address`, host:port. One thread uses it and calls `close`."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
         self.address = address
-        self._target = host.strip("[]"), int(port)
         self._socket: socket.socket | None = None
         self._opaque = 0
 
@@ -62,7 +62,7 @@ class BrokerClient:
 
     def _exchange(self, command: RemotingCommand, deadline: float) -> RemotingCommand:
         if self._socket is None:
-            self._socket = socket.create_connection(self._target, _left(deadline))
+            self._socket = socket.create_connection(_target(self.address), _left(deadline))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opaque += 1
         command.opaque = self._opaque
@@ -85,6 +85,14 @@ def peer_host(connection: socket.socket) -> str:
         return str(connection.getpeername()[0])
     except OSError:
         return ""
+
+
+def _target(address: str) -> tuple[str, int]:
+    """Host and port. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and len(port) <= PORT_CHARS_MAX and int(port) <= PORT_MAX):
+        raise OSError(f"{address} is no host:port")
+    return host.strip("[]"), int(port)
 
 
 def _left(deadline: float) -> float:

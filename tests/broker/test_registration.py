@@ -352,6 +352,15 @@ def test_nobody_listening_is_an_outcome() -> None:
     assert outcome.error
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:x", "127.0.0.1:", "127.0.0.1:99999", f"{'h' * 100}:1", "h\0:1", ""])
+def test_an_address_that_is_none_is_an_outcome(address: str) -> None:
+    calls = OutboundCalls(lambda: None)
+    for _ in range(2):
+        calls.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
+    calls.close(TIMEOUT_S)
+    assert [(outcome.address, bool(outcome.error)) for outcome in calls.outcomes()] == [(address, True)] * 2
+
+
 def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     server = NameServer([0, None, 0])
     calls = OutboundCalls(lambda: None)
