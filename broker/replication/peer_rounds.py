@@ -1,7 +1,8 @@
 """Rounds of questions (270010) to brokers of the group, for the core of the role. A new round ends the one before.
 
 Only peers that haAllowedNetworks names are asked and heard, because a peer can end a mastership. Name servers may add
-brokers to those of the round (901). One among these that does not know the question counts as a broker of stock.
+brokers to those of the round (901). Others than the named ones are advice, and count in no group: who may register may
+invent them. One that does not know the question counts as a broker of stock.
 """
 
 from __future__ import annotations
@@ -101,13 +102,16 @@ class PeerRounds(Struct):
             self.due_ms = None
             if self.members:
                 self.stock = {address for address in self.older if self.members.get(address) == MASTER_ID}
-                self.unnamed = set(self.members) - self.asked
+                self.unnamed = {address for address in self.members if not self._is_named_peer(address)}
             for address in sorted(self.older & self.members.keys()):
                 yield PeerSeen(_older_peer(address, self.members[address]), self.number)
-            yield RoundEnded(self.number, end, tuple(self.members))
+            yield RoundEnded(self.number, end, tuple(filter(self._is_named_peer, self.members)))
+
+    def _is_named_peer(self, address: str) -> bool:
+        return self.is_named(address.rpartition(":")[0])
 
     def _ask_peer(self, address: str) -> None:
-        if address not in self.asked and address != self.own and self.is_named(address.rpartition(":")[0]):
+        if address not in self.asked and address != self.own and self._is_named_peer(address):
             self._ask(address, RemotingCommand.request(RequestCode.HA_TENURE, {}, self.question))
 
     def _ask(self, address: str, command: RemotingCommand) -> None:
