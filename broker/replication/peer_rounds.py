@@ -32,6 +32,8 @@ ROUND_MS = 1000
 """Time of a round. Peers that have not answered count as silent."""
 ADVICE_STOCK = "broker {} is RocketMQ or an older version: start it with brokerRole=SLAVE and a brokerId above 0"
 ADVICE_UNNAMED = "haAllowedNetworks does not name broker {}, which has not been asked: make sure that it is no master"
+UNKNOWN_ID = -1
+"""brokerId of an older peer that no name server names. No broker has it."""
 CALLS_MAX = 2
 """Calls to one address at a time. One that hangs takes no more."""
 
@@ -45,6 +47,8 @@ class PeerRounds(Struct):
     number: int = 0
     own: str = ""
     """The broker port of this broker."""
+    master: str = ""
+    """That of the last master."""
     question: bytes = b""
     asked: set[str] = field(default_factory=set)
     """Peers and name servers, host:port each."""
@@ -63,11 +67,12 @@ class PeerRounds(Struct):
     _open: Counter[str] = field(default_factory=Counter)
     """Address -> calls without an outcome, those of earlier rounds included."""
 
-    def begin(self, ask: Ask, own: Peer, now_ms: int) -> None:
-        """Ask the named peers. `own`: this broker as it shows itself."""
+    def begin(self, ask: Ask, own: Peer, master: str, now_ms: int) -> None:
+        """Ask the named peers. `own`: this broker as it shows itself. `master`: the broker port of the last master that
+        it knows, "" if it is unknown or this one."""
         operation = PROMISE if ask.epoch else SHOW
         self.question = question_body(Question(operation, ask.epoch, self.group, own))
-        self.number, self.due_ms, self.own = ask.round, now_ms + ROUND_MS, own.addresses.broker
+        self.number, self.due_ms, self.own, self.master = ask.round, now_ms + ROUND_MS, own.addresses.broker, master
         self.asked, self.waiting, self.members, self.older = set(), set(), {}, set()
         for address in ask.peers:
             self._ask_peer(address)
@@ -103,8 +108,8 @@ class PeerRounds(Struct):
             if self.members:
                 self.stock = {address for address in self.older if self.members.get(address) == MASTER_ID}
                 self.unnamed = {address for address in self.members if not self._is_named_peer(address)}
-            for address in sorted(self.older & self.members.keys()):
-                yield PeerSeen(_older_peer(address, self.members[address]), self.number)
+            for address in sorted(self.older):
+                yield PeerSeen(self._older_peer(address), self.number)
             yield RoundEnded(self.number, end, tuple(filter(self._is_named_peer, self.members)))
 
     def _is_named_peer(self, address: str) -> bool:
@@ -164,8 +169,12 @@ class PeerRounds(Struct):
                 self.members[address] = min(broker_id, self.members.get(address, broker_id))
                 self._ask_peer(address)
 
+    def _older_peer(self, address: str) -> Peer:
+        """A broker that does not know the question. It has no epoch, and its log is not known.
 
-def _older_peer(address: str, broker_id: int) -> Peer:
-    """A broker that does not know the question. It has no epoch, and its log is not known."""
-    tenure = AS_MASTER if broker_id == MASTER_ID else Tenure(TenureState.SLAVE)
-    return Peer(Addresses(address), broker_id, tenure, Position(0, 0), is_stock=True)
+        Without a name server that names it, it has the role in which this broker has known it.
+        """
+        broker_id = self.members.get(address, UNKNOWN_ID)
+        is_master = broker_id == MASTER_ID or (broker_id == UNKNOWN_ID and address == self.master)
+        tenure = AS_MASTER if is_master else Tenure(TenureState.SLAVE)
+        return Peer(Addresses(address), broker_id, tenure, Position(0, 0), is_stock=True)

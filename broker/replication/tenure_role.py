@@ -284,7 +284,9 @@ class TenureRole(Struct):
                 case Reject(why=why):
                     self._answer(why)
                 case Ask():
-                    self.rounds.begin(effect, self.showing().peer, now_ms)
+                    record = self.core.record
+                    master = "" if record.is_master else record.master.broker
+                    self.rounds.begin(effect, self.showing().peer, master, now_ms)
                 case Follow(master=master) if self.link is not None:
                     self.link.follow(Master(master.ha, master.broker))
                 case Unfollow() if self.link is not None:

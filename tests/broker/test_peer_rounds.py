@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication.group_members import members_of
-from ringmq.broker.replication.peer_rounds import ADVICE_STOCK, CALLS_MAX, ROUND_MS, PeerRounds
+from ringmq.broker.replication.peer_rounds import ADVICE_STOCK, CALLS_MAX, ROUND_MS, UNKNOWN_ID, PeerRounds
 from ringmq.ha.epochs import Position
 from ringmq.ha.tenure_events import Ask, Event, Peer, PeerSeen, RoundEnded
 from ringmq.ha.tenure_messages import Group, Showing, answer_body
@@ -36,8 +36,8 @@ class Round:
         settings = {"haAllowedNetworks": networks, "namesrvAddr": name_servers}
         self.rounds = PeerRounds(GROUP, make_harness(settings).broker.live, calls)
 
-    def begin(self, *peers: str, number: int = 1, uses_name_servers: bool = False) -> None:
-        self.rounds.begin(Ask(number, peers, uses_name_servers=uses_name_servers), SELF, 0)
+    def begin(self, *peers: str, number: int = 1, uses_name_servers: bool = False, master: str = "") -> None:
+        self.rounds.begin(Ask(number, peers, uses_name_servers=uses_name_servers), SELF, master, 0)
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         assert timeout_ms == ROUND_MS
@@ -162,6 +162,29 @@ def test_a_broker_that_does_not_know_the_question_counts_as_stock(broker_id: int
     assert events == [PeerSeen(Peer(Addresses(A), broker_id, tenure, Position(0, 0), is_stock=True), 1)]
     advice = ADVICE_STOCK.format(A)
     assert found.rounds.advice() == (() if broker_id else (advice,))
+
+
+def test_an_older_broker_that_no_name_server_names_has_the_role_that_is_known() -> None:
+    """A name server that has just started knows nobody."""
+    found = Round(name_servers=NS)
+    found.begin(A, B, uses_name_servers=True, master=A)
+    for address in (A, B):
+        found.answered(address, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    found.silent(NS)
+    older = [
+        Peer(Addresses(address), UNKNOWN_ID, tenure, Position(0, 0), is_stock=True)
+        for address, tenure in ((A, AS_MASTER), (B, Tenure(TenureState.SLAVE)))
+    ]
+    assert found.events() == [*(PeerSeen(peer, 1) for peer in older), RoundEnded(1, 100)]
+
+
+def test_the_role_at_a_name_server_is_newer_than_the_known_one() -> None:
+    found = Round(name_servers=NS)
+    found.begin(A, uses_name_servers=True, master=A)
+    found.answered(A, code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    found.members(NS, b'1:"%b"' % A.encode())
+    seen, _ = found.events()
+    assert isinstance(seen, PeerSeen) and seen.peer.tenure == Tenure(TenureState.SLAVE)
 
 
 def test_a_member_that_no_list_names_is_left_to_the_operator() -> None:
