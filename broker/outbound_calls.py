@@ -10,7 +10,7 @@ import os
 import queue
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, field
 
@@ -56,6 +56,8 @@ class OutboundCalls:
         """`on_outcome`: called on a thread of this object after each call and each loss, to ring the owner's bell."""
         self._on_outcome = on_outcome
         self._lanes: dict[str, tuple[_Lane, threading.Thread]] = {}
+        self._ending: list[tuple[_Lane, threading.Thread]] = []
+        """Lanes that have no address any more, until their threads have ended."""
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._lost: dict[str, None] = {}
 
@@ -81,6 +83,19 @@ class OutboundCalls:
             thread.start()
         known[0].put(job)
 
+    def keep(self, addresses: Collection[str]) -> None:
+        """End the threads and connections of all other addresses. Calls that are under way end first."""
+        for address in self._lanes.keys() - set(addresses):
+            lane, thread = self._lanes.pop(address)
+            lane.put(None)
+            self._ending.append((lane, thread))
+        ending, self._ending = self._ending, []
+        for lane, thread in ending:
+            if thread.is_alive():
+                self._ending.append((lane, thread))
+            else:
+                os.close(lane.bell)
+
     def outcomes(self) -> list[Outcome]:
         """Calls that have ended since the last call of this method."""
         ended = []
@@ -99,13 +114,10 @@ class OutboundCalls:
 
     def close(self, timeout_s: float) -> None:
         """Wait for the submitted jobs, at most `timeout_s` for each address."""
-        for lane, _ in self._lanes.values():
-            lane.put(None)
-        for lane, thread in self._lanes.values():
+        self.keep(())
+        for _, thread in self._ending:
             thread.join(timeout_s)
-            if not thread.is_alive():
-                os.close(lane.bell)
-        self._lanes.clear()
+        self.keep(())
 
     def _serve(self, address: str, lane: _Lane) -> None:
         client = BrokerClient(address)

@@ -105,6 +105,7 @@ class PeerRounds(Struct):
                 yield PeerSeen(peer, self.number)
         if self.due_ms is not None and (not self.waiting or now_ms >= self.due_ms):
             self.due_ms = None
+            self.calls.keep(self.asked | self._open.keys())
             if self.members:
                 self.stock = {address for address in self.older if self.members.get(address) == MASTER_ID}
                 self.unnamed = {address for address in self.members if not self._is_named_peer(address)}
@@ -134,7 +135,10 @@ class PeerRounds(Struct):
     def _is_of_round(self, address: str) -> bool:
         """Count an outcome. The calls to one address end in their order, so the last one is that of this round."""
         self._open[address] -= 1
-        if self._open[address] or address not in self.waiting:
+        if self._open[address]:
+            return False
+        del self._open[address]
+        if address not in self.waiting:
             return False
         self.waiting.discard(address)
         return True

@@ -1,5 +1,6 @@
 """Rounds of questions to the brokers of a group, some of which name servers add."""
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ class Round:
     def __init__(self, networks: str = "10.0.0.0/24", name_servers: str = "") -> None:
         self.asked: list[str] = []
         self.ended: list[Outcome] = []
+        self.kept: set[str] = set()
         calls: Any = self
         settings = {"haAllowedNetworks": networks, "namesrvAddr": name_servers}
         self.rounds = PeerRounds(GROUP, make_harness(settings).broker.live, calls)
@@ -42,6 +44,9 @@ class Round:
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         assert timeout_ms == ROUND_MS
         self.asked.append(address)
+
+    def keep(self, addresses: Collection[str]) -> None:
+        self.kept = set(addresses)
 
     def outcomes(self) -> list[Outcome]:
         ended, self.ended = self.ended, []
@@ -111,6 +116,19 @@ def test_a_peer_that_hangs_is_not_asked_more_and_more() -> None:
     assert found.events() == []
     found.begin(A, number=5)
     assert found.asked == [A] * (CALLS_MAX + 1)
+
+
+def test_a_round_keeps_its_connections_and_those_with_open_calls() -> None:
+    found = Round(name_servers=NS)
+    found.begin(A)
+    found.begin(B, number=2, uses_name_servers=True)
+    found.silent(B)
+    found.silent(NS)
+    assert found.events() == [RoundEnded(2, 100)] and found.kept == {A, B, NS}
+    found.silent(A)
+    found.begin(B, number=3)
+    found.silent(B)
+    assert found.events() == [RoundEnded(3, 100)] and found.kept == {B}
 
 
 def test_name_servers_add_brokers_of_the_group() -> None:

@@ -361,6 +361,27 @@ def test_an_address_that_is_none_is_an_outcome(address: str) -> None:
     assert [(outcome.address, bool(outcome.error)) for outcome in calls.outcomes()] == [(address, True)] * 2
 
 
+def test_only_connections_that_are_kept_last() -> None:
+    servers = [NameServer([0, 0]) for _ in range(2)]
+    calls = OutboundCalls(lambda: None)
+    outcomes: list[Outcome] = []
+    for server in servers:
+        calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
+
+    def are_answered() -> bool:
+        outcomes.extend(calls.outcomes())
+        return len(outcomes) == len(servers)
+
+    wait_until(are_answered, "both answer")
+    kept, gone = servers
+    calls.keep({kept.address})
+    calls.call_if_connected(kept.address, [RemotingCommand.request(RequestCode.REGISTER_BROKER)], CALL_MS)
+    calls.call_if_connected(gone.address, [RemotingCommand.request(RequestCode.REGISTER_BROKER)], CALL_MS)
+    calls.close(TIMEOUT_S)
+    found = {outcome.address: outcome.error for outcome in calls.outcomes()}
+    assert found == {kept.address: None, gone.address: "the connection was lost"}
+
+
 def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     server = NameServer([0, None, 0])
     calls = OutboundCalls(lambda: None)

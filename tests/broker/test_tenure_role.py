@@ -1,6 +1,7 @@
 """The role in control: what it shows to its group, and the epoch of a master before a slave reports to it."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -65,6 +66,9 @@ class Calls:
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         self.asked.append((address, command))
+
+    def keep(self, addresses: Collection[str]) -> None:
+        pass
 
     def outcomes(self) -> list[Outcome]:
         ended, self.ended = self.ended, []
