@@ -129,7 +129,7 @@ def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, first: F
     def take_config(is_master: bool) -> None:
         use_role(broker, first, replace(role.core.record, is_master=is_master))
 
-    role.link = role.modes = RoleModes(
+    role.link = role.modes = modes = RoleModes(
         plane,
         broker,
         WORKERS,
@@ -139,7 +139,10 @@ def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, first: F
         take_config=take_config,
     )
     role.on_register = partial(take_role, broker, first)
-    role.begin(now_ms(), is_first=first.is_sure and plane.role(spec.role).generation <= 1)
+    is_replacement = plane.role(spec.role).generation > 1
+    if is_replacement:
+        modes.resume()
+    role.begin(now_ms(), is_first=first.is_sure and not is_replacement)
     return role
 
 

@@ -17,7 +17,7 @@ from ringmq.ha.control_messages import Master
 from ringmq.ha.tenure_events import Step, StepDone, StepFailed
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.tenure import Tenure, TenureState
+from ringmq.ipc.tenure import Tenure, TenureState, tenure_of
 from ringmq.ipc.workers import WorkerRow
 from ringmq.native import lib
 
@@ -54,6 +54,13 @@ class RoleModes:
         """Role of a service -> its generation on the old side."""
 
     # -- the word ------------------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Start the services of the word's side: a dead control may have published it, and not have started them. Those
+        without work rest again."""
+        state = tenure_of(self._plane.watermarks).state
+        if state in (TenureState.MASTER, TenureState.SLAVE):
+            self._start_services(is_master=state is TenureState.MASTER)
 
     def publish(self, tenure: Tenure) -> None:
         """Store the word, with what belongs to it before and behind."""

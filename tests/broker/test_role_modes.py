@@ -38,9 +38,14 @@ class Stage:
             replication=SimpleNamespace(yield_=self._noting("no hold"), view=noting("show_master")),
             offsets=SimpleNamespace(committed_here={("G", "T", 0)}),
         )  # fmt: skip
+        self._noting_all = noting
+        self.replace_control()
+
+    def replace_control(self) -> None:
+        """A process of control that has begun nothing."""
         self.modes = RoleModes(
-            plane, self.broker, WORKERS,
-            make_slave=lambda: noting("close", "follow", "unfollow"),
+            self.plane, self.broker, WORKERS,
+            make_slave=lambda: self._noting_all("close", "follow", "unfollow"),
             resume_hold=self._noting("hold"), load_files=self._noting("files"),
             take_config=lambda is_master: self.calls.append("config of a " + ("master" if is_master else "slave")),
         )  # fmt: skip
@@ -146,6 +151,35 @@ def test_a_promotion(stage: Stage) -> None:
     modes.follow(Master("h:1"))
     modes.unfollow()
     assert stage.taken() == [], "a master follows none"
+
+
+@pytest.mark.parametrize("state", [TenureState.MASTER, TenureState.SLAVE])
+def test_a_replacement_starts_services_that_a_dead_control_has_not(stage: Stage, state: TenureState) -> None:
+    plane, timer = stage.plane, stage.plane.role(lib.RMQ_ROLE_TIMER)
+    for role in (*SERVICES, lib.RMQ_ROLE_TIMER):
+        plane.role(role).activation_requested = 0
+    timer.pid = 1
+    plane.publish_tenure(Tenure(state, 2))
+    stage.replace_control()
+    stage.modes.resume()
+    stage.modes.outcomes()
+    is_master = state is TenureState.MASTER
+    assert [bool(plane.role(role).activation_requested) for role in SERVICES] == [is_master] * len(SERVICES)
+    assert not timer.activation_requested, "its process may be that of the old side"
+    timer.pid = 0
+    stage.modes.outcomes()
+    assert timer.activation_requested
+
+
+@pytest.mark.parametrize("state", [TenureState.TAKING, TenureState.YIELDING])
+def test_a_replacement_within_a_change_starts_nothing_yet(stage: Stage, state: TenureState) -> None:
+    timer = stage.plane.role(lib.RMQ_ROLE_TIMER)
+    timer.activation_requested = 0
+    stage.plane.publish_tenure(Tenure(state, 2))
+    stage.replace_control()
+    stage.modes.resume()
+    stage.modes.outcomes()
+    assert not timer.activation_requested
 
 
 def test_a_promotion_that_is_given_up_has_the_words_of_a_slave_again(stage: Stage) -> None:

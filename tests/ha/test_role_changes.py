@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ringmq.remoting.message import decode_messages
 from ringmq.remoting.role_bodies import DEMOTE, PROMOTE
 from tests.ha.role_pair import order, settle
 from tests.raw_client import PULL, RawClient, pull_fields
-from tests.staging import make_topic
+from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
 STORE = {
@@ -109,6 +110,30 @@ def test_clients_of_a_master_that_is_demoted_and_promoted_again(tmp_path: Path) 
         assert sender.codes <= {ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY}
         assert receiver.received[0] == 0 and all(b == a + 1 for a, b in pairwise(receiver.received))
         assert len(receiver.received) == sender.sent
+
+
+def test_a_timer_message_comes_though_control_dies_behind_a_promotion(tmp_path: Path) -> None:
+    """The slave's timer is stopped meanwhile, so the next control alone can start that of a master."""
+    with RunningBroker(tmp_path / "a", {**STORE, "brokerRole": "ASYNC_MASTER"}) as broker:
+
+        def pid_of(worker: str) -> int | None:
+            return broker.worker_pids().get(worker)
+
+        make_topic(broker.address, TOPIC, 1)
+        due_ms = time.time_ns() // 1_000_000 + 5000
+        with RawClient(broker.address) as client:
+            assert client.send(TOPIC, b"due", pairs={"TIMER_DELIVER_MS": str(due_ms)}).code == ResponseCode.SUCCESS
+        old = wait_until(lambda: pid_of("timer"), "the timer runs")
+        assert order(broker, DEMOTE).tenure == "slave"
+        wait_until(lambda: pid_of("timer") not in (None, old), "the slave's timer runs")
+        broker.signal_worker("timer", signal.SIGSTOP)
+        assert order(broker, PROMOTE, accepts_loss=True).tenure == "master"
+        dead = broker.signal_worker("control", signal.SIGKILL)
+        wait_until(lambda: pid_of("control") not in (None, dead), "control is replaced")
+        broker.signal_worker("timer", signal.SIGCONT)
+        bodies = wait_until(lambda: [m.body for m in messages_of(broker.address, TOPIC, 1)], "the message comes")
+        assert [bytes(body) for body in bodies] == [b"due"]
+        assert broker.stop() == 0
 
 
 def send_some(senders: list[Sender]) -> None:
