@@ -8,11 +8,12 @@ have epoch 0.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.file_role import FirstRole, difference
@@ -119,6 +120,12 @@ class TenureRole(Struct):
     """The master that has accepted this slave, until worker ha has its verdict."""
     is_let: bool = False
     """True from a verdict for a master until worker ha tells how its link goes on."""
+    registered_epoch: int | None = None
+    """The epoch of the last registration. The brokerId of a slave follows from it."""
+    is_shown: bool = False
+    """True if the core has heard of the master of `accepted`, and not only of one that was accepted before."""
+    _open: Counter[str] = field(default_factory=Counter)
+    """Address of a master -> questions without an outcome, those for earlier attempts included."""
 
     @classmethod
     def of(
@@ -225,20 +232,33 @@ class TenureRole(Struct):
 
     def on_accepted(self, news: AcceptedNews, now_ms: int) -> None:
         """A master has accepted this slave. Its epoch has to be known before the first report."""
-        self.accepted, self.is_let = news, False
+        self.accepted, self.is_let, self.is_shown = news, False, False
         if news.stock:
-            self._step(Accepted(Addresses(news.broker, news.master), is_stock=True), now_ms)
+            self._take_accepted(Accepted(Addresses(news.broker, news.master), is_stock=True), now_ms)
             return
         body = question_body(Question(SHOW, 0, self.group, self.showing().peer))
+        self._open[news.broker] += 1
         self.calls.call(news.broker, RemotingCommand.request(RequestCode.HA_TENURE, {}, body), ASK_TIMEOUT_MS)
+
+    def _is_of_attempt(self, outcome: Outcome) -> bool:
+        """Count an outcome. Calls to one address end in their order, so the last one is that of the present attempt.
+
+        A master may be demoted and promoted between two attempts: its answer to the first has an older epoch.
+        """
+        self._open[outcome.address] -= 1
+        news = self.accepted
+        if self._open[outcome.address]:
+            return False
+        del self._open[outcome.address]
+        return news is not None and not news.stock and news.broker == outcome.address
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
         news = self.accepted
-        if news is None or news.broker != outcome.address:
+        if not self._is_of_attempt(outcome) or news is None:
             return
         master, answer = Addresses(news.broker, news.master), outcome.answer
         if answer is not None and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            self._step(Accepted(master), now_ms)
+            self._take_accepted(Accepted(master), now_ms)
             return
         if answer is None or outcome.error is not None:
             self._answer(f"it does not show its epoch: {outcome.error}")
@@ -254,7 +274,11 @@ class TenureRole(Struct):
             self._answer("it is no master any more")
         else:
             epoch = showing.peer.tenure.epoch
-            self._step(Accepted(master, epoch, showing.history, showing.policy, showing.peers), now_ms)
+            self._take_accepted(Accepted(master, epoch, showing.history, showing.policy, showing.peers), now_ms)
+
+    def _take_accepted(self, event: Accepted, now_ms: int) -> None:
+        self.is_shown = True
+        self._step(event, now_ms)
 
     def _step(self, event: Event, now_ms: int) -> None:
         self._perform(self.core.step(event, now_ms), now_ms)
@@ -269,8 +293,7 @@ class TenureRole(Struct):
                     self.modes.order(step)
                 case Register():
                     self.registers = True
-                    if self.on_register is not None:
-                        self.on_register(self.core.record)
+                    self._register()
                 case Release():
                     self.rounds.release(effect, self.showing().peer)
                 case Refuse() | Plan() | Ended() | Changed():
@@ -279,9 +302,11 @@ class TenureRole(Struct):
                     self.may_stop = True
                 case WriteFile(record=record):
                     self._step(self._written(record), now_ms)
-                case Stream():
+                case Stream() if self.is_shown:
+                    if self.core.record.epoch != self.registered_epoch:
+                        self._register()
                     self._answer("")
-                case Reject(why=why):
+                case Reject(why=why) if self.is_shown:
                     self._answer(why)
                 case Ask():
                     record = self.core.record
@@ -294,6 +319,11 @@ class TenureRole(Struct):
                     self.link.unfollow()
                 case Log(text=text, level=level):
                     log.log(level, "%s", text)
+
+    def _register(self) -> None:
+        self.registered_epoch = self.core.record.epoch
+        if self.on_register is not None:
+            self.on_register(self.core.record)
 
     def _written(self, record: TenureRecord) -> FileWritten | FileFailed:
         try:

@@ -34,7 +34,7 @@ from ringmq.ipc.tenure import Tenure, TenureState
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.role_bodies import DEMOTE, LOOK, PROMOTE, RoleState
+from ringmq.remoting.role_bodies import DEMOTE, LOOK, PLAN, PROMOTE, RoleState
 from ringmq.store.tenure_file import (
     Addresses,
     EpochStart,
@@ -176,6 +176,49 @@ def test_a_role_that_never_changed_needs_no_file(tmp_path: Path, is_old: bool) -
     code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED if is_old else ResponseCode.SUCCESS
     slave.answered(code, answer_body(Showing(GROUP, peer)))
     assert slave.verdicts() == [Verdict(7)] and slave.record() is None
+
+
+def test_a_slave_registers_again_with_the_epoch_that_it_has_noted(tmp_path: Path) -> None:
+    """A demoted master has the brokerId that the promoted broker has left: it follows from the epoch."""
+    slave = Slave(tmp_path)
+    modes = Modes(slave.role)
+    for news in (NEWS, AGAIN):
+        slave.accepted(news)
+        slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING))
+    assert slave.verdicts() == [Verdict(7), Verdict(8)]
+    assert modes.does() == [f"register {EPOCH} False"], "once"
+
+
+AGAIN = AcceptedNews(8, MASTER.ha, MASTER.broker)
+NEWER = EPOCH + (1 << 16)
+SHOWING_NEWER = Showing(GROUP, Peer(MASTER, 2, Tenure(TenureState.MASTER, NEWER), Position(NEWER, 8192)))
+
+
+def test_the_answer_to_an_earlier_attempt_is_dropped(tmp_path: Path) -> None:
+    """The master was demoted and promoted again between the two."""
+    slave = Slave(tmp_path)
+    slave.accepted()
+    slave.accepted(AGAIN)
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING))
+    assert slave.verdicts() == [] and slave.record() is None
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING_NEWER))
+    assert slave.verdicts() == [Verdict(8)]
+    record = slave.record()
+    assert record is not None and record.epoch == NEWER
+
+
+def test_an_earlier_answer_that_has_waited_lets_no_later_attempt(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, Found(TenureRecord(False, peers=(MASTER.broker,))), **NAMED)
+    slave.role.take_order(PLAN, OPERATOR, (), START_MS, accepts=False)
+    slave.accepted()
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING))
+    slave.accepted(AGAIN)
+    slave.role.turn(START_MS + 1000)
+    assert slave.role.state().is_done and slave.verdicts() == []
+    slave.answered(ResponseCode.SUCCESS, answer_body(SHOWING_NEWER))
+    assert slave.verdicts() == [Verdict(8)]
+    record = slave.record()
+    assert record is not None and record.epoch == NEWER
 
 
 def test_a_stock_master_is_followed_without_a_question(tmp_path: Path) -> None:
