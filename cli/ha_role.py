@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import click
 
@@ -35,8 +36,11 @@ def promote(address: str, dry_run: bool, accept_loss: bool, access: Access, outp
     Demote a master that lives before. A dead master becomes a slave when it comes back.
     """
     done = run(_promote(access, address, is_dry=dry_run, accepts_loss=accept_loss))
-    what = f"would become the master of epoch {done.epoch}" if dry_run else f"is the master, epoch {done.epoch}"
-    _print(output, address, done, what)
+    if dry_run:
+        planned = replace(done, epoch=done.planned_epoch)
+        _print(output, address, planned, f"would become the master of epoch {planned.epoch}")
+    else:
+        _print(output, address, done, f"is the master, epoch {done.epoch}")
 
 
 @click.command()

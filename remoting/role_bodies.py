@@ -48,6 +48,8 @@ class RoleState:
     """Sentences about messages that a promotion may lose: in the answer behind a plan."""
     advice: tuple[str, ...] = ()
     """Actions that are left to the operator, such as at a stock peer."""
+    planned_epoch: int = 0
+    """That of a promotion, in the answer behind a plan. 0 = there is none."""
 
     def encode(self) -> bytes:
         """The body."""
@@ -62,6 +64,7 @@ class RoleState:
                 "failure": self.failure,
                 "losses": list(self.losses[:LINES_MAX]),
                 "advice": list(self.advice[:LINES_MAX]),
+                "plannedEpoch": self.planned_epoch,
             }
         )
 
@@ -79,6 +82,7 @@ class RoleState:
             failure=json_body.text(value, "failure"),
             losses=_lines(value, "losses"),
             advice=_lines(value, "advice"),
+            planned_epoch=json_body.integer(value, "plannedEpoch"),
         )
 
 

@@ -40,7 +40,7 @@ class RoleDesk(Struct):
     order: int = 0
     is_done: bool = True
     failure: str = ""
-    epoch: int = 0
+    planned_epoch: int = 0
     """Of the last plan. 0 = the last order was none."""
     losses: tuple[str, ...] = ()
     actor: Actor = Actor("broker", "none")
@@ -56,7 +56,7 @@ class RoleDesk(Struct):
         if not self.is_done:
             raise RoleBusyError(f"order {self.order} goes on: {self.core.state.value}")
         self.order, self.is_done, self.actor = self.order + 1, False, actor
-        self.failure, self.epoch, self.losses = "", 0, ()
+        self.failure, self.planned_epoch, self.losses = "", 0, ()
         if choice == DEMOTE:
             return self.core.step(Demote(), now_ms)
         event = Promote(
@@ -74,7 +74,7 @@ class RoleDesk(Struct):
             case Refuse(why=why) | Ended(failure=why):
                 self.is_done, self.failure = True, why
             case Plan(epoch=epoch, losses=losses):
-                self.is_done, self.epoch, self.losses = True, epoch, losses
+                self.is_done, self.planned_epoch, self.losses = True, epoch, losses
             case Changed(after=after):
                 actor = Actor("broker", "none") if self.is_done else self.actor
                 with self.audit.caused_by(actor.peer, actor.request):
@@ -87,13 +87,14 @@ class RoleDesk(Struct):
         return RoleState(
             broker_name=self.broker_name,
             tenure=shown.state.name.lower(),
-            epoch=self.epoch or shown.epoch,
+            epoch=shown.epoch,
             step=self.core.state.value,
             order=self.order,
             is_done=self.is_done,
             failure=self.failure,
             losses=self.losses,
             advice=advice,
+            planned_epoch=self.planned_epoch,
         )
 
 

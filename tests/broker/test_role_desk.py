@@ -88,11 +88,11 @@ def test_a_plan_has_its_losses_until_the_next_order() -> None:
     order(desk, PLAN)
     happen(desk, PeerSeen(peer("a:1", TenureState.MASTER, 0), 1), RoundEnded(1, 4096))
     state = desk.state()
-    assert (state.is_done, state.tenure, state.epoch) == (True, "slave", 65537)
+    assert (state.is_done, state.tenure, state.epoch, state.planned_epoch) == (True, "slave", 0, 65537)
     assert state.losses == ("master a:1 lives: it may acknowledge messages behind offset 4096",)
     order(desk, PROMOTE, Standing(obstacles=("an fsync has failed",)))
     state = desk.state()
-    assert (state.order, state.is_done, state.failure, state.losses, state.epoch) == (
+    assert (state.order, state.is_done, state.failure, state.losses, state.planned_epoch) == (
         2,
         True,
         "an fsync has failed",

@@ -17,7 +17,7 @@ from ringmq.remoting.role_bodies import LINES_MAX, RoleState
 
 SLAVE = RoleState("broker-a", "slave", 0, "it follows a master, or looks for one")
 LOSS = "master 10.0.0.1:10911 lives: it may acknowledge messages behind offset 4096"
-PLAN = replace(SLAVE, epoch=65537, order=1)
+PLAN = replace(SLAVE, planned_epoch=65537, order=1)
 TAKING = RoleState("broker-a", "taking", 65537, "to master: services start", order=2, is_done=False)
 MASTER = RoleState("broker-a", "master", 65537, "it takes requests", order=2)
 STOCK = "broker 10.0.0.1:10911 is RocketMQ: start it with brokerRole=SLAVE and brokerId=1"
