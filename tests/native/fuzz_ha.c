@@ -194,6 +194,7 @@ static void set_up(void)
     settings->slave_timeout_ms = 10;
     settings->ha_bytes_per_second = dice(2) ? 0 : 50000000;
     snprintf(settings->commit_log_path, sizeof settings->commit_log_path, "%s", folder);
+    plane.watermarks->tenure = RMQ_TENURE_MASTER;
     plane.watermarks->confirm_policy = RMQ_CONFIRM_LIMITED;
     append(1000);
     sender = rmq_ha_sender_open(&plane, listener, &error);
