@@ -378,7 +378,7 @@ TRANSITIONS: Table = transitions(
         (State.ASKS, State.HOLDS, State.MASTER),
         Cell(
             TenureCore._peer_of_master,
-            "becomes a slave if the peer has a higher epoch, or is a master of the same one",
+            "yields to a higher epoch, and to a master of the same one",
             (State.YIELD_STAND,),
         ),
     ),
@@ -501,7 +501,7 @@ TRANSITIONS: Table = transitions(
         State.YIELD_FILE,
         Cell(
             TenureCore._slave_not_on_disk,
-            "writes it again after a pause, or gives an operator's order up",
+            "writes it again after a pause, or gives an order up",
             (State.TAKE_JOURNAL, State.HOLDS, State.ENDED),
         ),
     ),

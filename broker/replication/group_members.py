@@ -19,9 +19,9 @@ def members_request(group: Group) -> RemotingCommand:
 
 
 def members_of(body: bytes) -> dict[int, str]:
-    """brokerId -> host:port of the broker port, at most PEERS_MAX of the lowest ids. Raises `BadBody`.
+    """Return the broker ports by brokerId, at most PEERS_MAX of the lowest ids. Raises `BadBody`.
 
-    Whoever may register has named them, so one that the tenure file could not keep is left out.
+    Any host that may register names members, so an address that the tenure file could not keep is left out.
     """
     value = json_body.mapping(json_body.read_object(body, "BrokerMemberGroup"), "brokerMemberGroup")
     found = BrokerData.from_json(value).broker_addrs

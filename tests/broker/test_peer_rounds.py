@@ -215,7 +215,7 @@ def test_a_member_that_no_list_names_is_left_to_the_operator() -> None:
 
 
 def test_members_are_bounded() -> None:
-    many = ",".join(f'{number}:"10.0.0.4:{number}"' for number in range(100))
+    many = ",".join(f'{number}:"10.0.0.4:{10911 + number}"' for number in range(100))
     found = members_of(b'{"brokerMemberGroup":{"brokerAddrs":{%b}}}' % many.encode())
     assert list(found) == list(range(PEERS_MAX))
     with pytest.raises(BadBody):

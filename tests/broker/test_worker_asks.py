@@ -32,6 +32,7 @@ class Scene:
         self.harness, self.plane = harness, harness.plane
         self.plane.role(CONTROL).generation = 1
         harness.loop.worker_asks = WorkerAsks(self.plane)
+        self.at_ms = 0
 
     def begin(self) -> Inbox:
         """A process of the worker starts."""
@@ -51,11 +52,13 @@ class Scene:
         self.harness.loop.worker_asks.ask(ROLE, KIND, payload, asked_ns, outcomes.append)
         return outcomes
 
-    def turn(self) -> int:
-        """The time of the turn, by the clock that `park` takes: later something else may be due."""
-        at_ms = now()
-        self.harness.loop.turn(at_ms)
-        return at_ms
+    def turn(self) -> None:
+        self.at_ms = now()
+        self.harness.loop.turn(self.at_ms)
+
+    def park(self) -> None:
+        """At the time of the last turn: later something else may be due."""
+        self.harness.loop.park(self.at_ms)
 
 
 @pytest.fixture
@@ -89,13 +92,14 @@ def test_an_answer_wakes_control(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(type(scene.plane), "wait", lambda plane, role, timeout_ms: waits.append(timeout_ms))
     inbox = scene.begin()
     scene.ask()
-    at_ms = scene.turn()
-    scene.harness.loop.park(at_ms)
+    scene.turn()
+    scene.park()
     assert len(waits) == 1 and waits[0] <= LOOK_MS
     inbox.answer_role(taken(inbox), b"")
-    scene.harness.loop.park(at_ms)
+    scene.park()
     assert len(waits) == 1
-    scene.harness.loop.park(scene.turn())
+    scene.turn()
+    scene.park()
     assert len(waits) == 2
 
 

@@ -101,8 +101,8 @@ def _silent_brokers_do_not_count(patch: Patch) -> None:
 def _longer_logs_do_not_count(patch: Patch) -> None:
     real = tenure_rules.losses
 
-    def losses(own: Position, *rest: Any) -> tuple[str, ...]:
-        return real(Position(own.epoch, 1 << 62), *rest)
+    def losses(own: Position, *rest: Any, **more: Any) -> tuple[str, ...]:
+        return real(Position(own.epoch, 1 << 62), *rest, **more)
 
     patch.setattr(tenure_rules, "losses", losses)
 
