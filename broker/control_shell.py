@@ -140,7 +140,7 @@ def role_of(spec: WorkerSpec, plane: Plane, broker: Broker, root: Path, first: F
     )
     role.on_register = partial(take_role, broker, first)
     is_replacement = plane.role(spec.role).generation > 1
-    if is_replacement:
+    if is_replacement and found.record is not None:  # without the file no role has changed here
         modes.resume()
     role.begin(now_ms(), is_first=first.is_sure and not is_replacement)
     return role

@@ -67,12 +67,11 @@ def take_tables(root: Path, address: str) -> list[str]:
 
 def _ask(address: str) -> list[Synced]:
     """One pass of a slave (ha/slave_sync.py)."""
+    if not address.rpartition(":")[0]:
+        raise OSError(f"{address!r} is not host:port")
     sync, found = SlaveSync(), []
     sync.master_is(address, _now_ms())
-    try:
-        client = BrokerClient(address)
-    except ValueError as error:
-        raise OSError(f"{address!r} is not host:port") from error
+    client = BrokerClient(address)
     try:
         while not sync.passes and (ask := sync.due(_now_ms())) is not None:
             answer = client.ask(ask.command(), ask.timeout_ms)
